@@ -92,7 +92,7 @@ def cards() -> str:
         '"""The cards of all rules, in code order: a copy of each module\'s ``RULE``. Written by ``python docs/generate.py``."""',
         "",
         "from torchmemlint.findings import Safety, Severity",
-        "from torchmemlint.rules.card import About, Advice, Once, Repair, Rule, Same, Shown",
+        "from torchmemlint.rules.card import About, Advice, Correction, Once, Rule, Same, Shown",
         "",
         "# fmt: off",
         "CARDS = {",

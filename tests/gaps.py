@@ -46,7 +46,7 @@ class Case:
     twins: Texts
 
     @property
-    def repaired(self) -> Texts:
+    def corrected(self) -> Texts:
         return {**self.texts, **self.twins}
 
 
@@ -191,16 +191,16 @@ def alarm_gaps(texts: Texts, twin: bool = False) -> list[Gap]:
 
 
 def fix_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
-    """Functions whose fixed text is not their twin's; those with wrong alarms, and the repairs by hand, are not judged."""
+    """Functions whose fixed text is not their twin's; those with wrong alarms, and the fixes by hand, are not judged."""
     skip = {(gap.path, gap.function) for gap in broken}
     after = fixed(case.texts)
     out = []
     for name, text in case.texts.items():
-        if case.repaired[name].startswith("# twin: by hand"):
+        if case.corrected[name].startswith("# twin: by hand"):
             continue
         mine, its = (
             pieces(without_marks(after[name])),
-            pieces(case.repaired[name] if name in case.twins else without_marks(text)),
+            pieces(case.corrected[name] if name in case.twins else without_marks(text)),
         )
         for function in sorted({*mine, *its}):
             if mine.get(function) != its.get(function) and (name, function) not in skip:
@@ -212,7 +212,7 @@ def fix_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
 
 
 def again_gaps(case: Case) -> list[Gap]:
-    """Functions that fixing changes once more: their finding outlives its repair."""
+    """Functions that fixing changes once more: their finding outlives its fix."""
     once = fixed(case.texts)
     out = []
     for name, text in fixed(once).items():
@@ -235,7 +235,7 @@ def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
 
 def twin_gaps(case: Case) -> list[Gap]:
     """Alarms in what is fixed."""
-    return [gap for gap in alarm_gaps(case.repaired, twin=True) if gap.path.replace(".fixed.py", ".py") in case.twins]
+    return [gap for gap in alarm_gaps(case.corrected, twin=True) if gap.path.replace(".fixed.py", ".py") in case.twins]
 
 
 def gaps(case: Case) -> list[Gap]:

@@ -286,7 +286,7 @@ def test_the_meter_of_cuda_reads_the_allocator(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     """The allocator is initialised before it is read, stand-ins are made on the device, and a growth leaves a snapshot."""
-    job = {"source": KEEPS, "place": [4, 9, 4, 30], "repair": "detach", "claimed": True}
+    job = {"source": KEEPS, "place": [4, 9, 4, 30], "correction": "detach", "claimed": True}
     program = PRETENDED.format(tests=str(Path(__file__).parent), job=job)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

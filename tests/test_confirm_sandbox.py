@@ -496,7 +496,7 @@ class TestForgery:
     @pytest.mark.slow
     def test_bytes_that_the_kernel_never_saw(self) -> None:
         verdict, ended = measured("claims_what_it_never_held")
-        assert "bytes are said to be held; the process grew by" in ended.forged
+        assert "bytes are reported as held; the process grew by" in ended.forged
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
     @pytest.mark.slow
@@ -507,7 +507,7 @@ class TestForgery:
     def test_honest_answers_are_believed(self) -> None:
         emitted, key = [], channel.new_key()
         reading, writing = os.pipe()
-        emit, _ = channel.speak(writing, key)
+        emit, _ = channel.sender(writing, key)
         for record in ({"variant": "before"}, {"variant": "after"}, {channel.END: True}):
             emit(record)
             emitted.append(record)

@@ -48,7 +48,7 @@ print(json.dumps(found))
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """Two unpacked packages; labels speak of the first one and of one that is not here."""
+    """Two unpacked packages; labels mention the first one and one that is not here."""
     for name in ("leaky==1.0", "unlabelled==1.0"):
         folder = tmp_path / "packages" / name
         folder.mkdir(parents=True)

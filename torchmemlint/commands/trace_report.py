@@ -124,7 +124,7 @@ class WatchedRuns(Runs):
 def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     """What is known at a line, as text. Raises SourceError for a file that cannot be read, UsageError for a line that is not there."""
     source = read(path)
-    reading = source.reading(project.module(path).repaired)
+    reading = source.reading(project.module(path).recovered)
     text = source.text if reading is None else reading.text
     runs = WatchedRuns(make_runs(project, settings, lambda other: read(other).text), path, row)
     lines = runs.world.lines(path)

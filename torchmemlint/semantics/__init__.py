@@ -12,11 +12,11 @@ The words
             useful: a mark that reaches a ``backward()`` says that the accumulated value is the objective.
 *value*     A set of *atoms*, each one possibility: ``Tensor``, ``Const``, ``Plain`` data, ``Obj`` (a container, an instance,
             a module), ``Func``, ``Ext`` (a name of code outside the project), ``Unknown``.
-*place*     Where a value lives: a local of a frame, an attribute or an element of an object. Objects remember in which
+*place*     Where a value lives: a local of a frame, an attribute or an element of an object. Objects record in which
             loops they were made; a place *outlives* a loop that its object was not made in.
 *grad mode* on, off, or unknown; part of the flow state.
 *sink*      What finally becomes of a graph's values: cut (detached, turned to a number or an index), back-propagated,
-            stored, returned, passed to code out of sight.
+            stored, returned, passed to code that is not visible.
 *record*    Everything that one run over a root function found: graphs, sinks, events. Rules read records.
 
 Worked example

@@ -48,7 +48,7 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
 
     Where one operand certainly has a graph, what the others may have (an opaque batch, a target) is only a hint: a
     ``backward()`` through the result says nothing of them. ``scale`` is one more operand, which a tensor is divided or
-    multiplied by in its place: a count out of sight as a rule, so that what may be a number is one.
+    multiplied by in its place: usually a count that is not visible, so that what may be a number is one.
     """
     atoms = [atom for value in operands for atom in as_tensors(m, value, state, node)]
     held = NOTHING.union(*(atom.graphs for atom in atoms if type(atom) is Tensor)) if scale else NOTHING
@@ -199,7 +199,7 @@ def is_parameter(m: Machine, value: Value) -> bool:
 
 
 def with_other_items(m: Machine, joined: Value, operands: Value, node: int, state: State) -> Value:
-    """A list that was made by ``+`` with what the operands that are no containers in sight may bring: ``[x] + net(x)`` holds what
+    """A list that was made by ``+`` with what the operands that are not visibly containers may bring: ``[x] + net(x)`` holds what
     the network gave."""
     others = frozenset(a for a in operands if type(a) is not Tuple and not (type(a) is Obj and m.heap[a.oid].kind is Kind.LIST))
     brought = frozenset(a for a in as_tensors(m, others, state, node) if type(a) in (Tensor, Unknown))

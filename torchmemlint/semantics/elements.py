@@ -195,7 +195,7 @@ def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:
 
 
 def forget(m: Machine, oid: int, state: State) -> None:
-    """A container is made anew: what the same site held before is gone."""
+    """A container is created again: what the same site held before is gone."""
     state.vars.pop((oid, ITEMS), None)
     keys = state.vars.pop((oid, KEYS), None)
     if keys:

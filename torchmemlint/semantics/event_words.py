@@ -65,7 +65,7 @@ class StoreKind(StrEnum):
     ITEM = "item"
     """A subscript, or an entry of a mapping."""
     RECORDED = "recorded"
-    """By a recorder out of sight, see the setting ``recorders``."""
+    """By a recorder that is not visible, see the setting ``recorders``."""
 
 
 class Recovery(StrEnum):

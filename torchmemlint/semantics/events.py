@@ -74,7 +74,7 @@ class Store:
     outlived: tuple[tuple[int, int], ...] = ()
     """Every open loop that the holder outlives, the outermost first; ``loop`` is the last of them."""
     holds_tensors: bool = False
-    """The stored value is a container, and each value in it is a tensor that a module or an operation in sight made."""
+    """The stored value is a container, and each value in it is a tensor that a module or a visible operation made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ def has_graph(m: Machine, value: Value) -> bool:
 
 
 def inside_forward(m: Machine, oid: int, call: Call, state: State) -> Value | None:
-    """What a module's own ``forward`` returns, when the project shows it; None when it is out of sight."""
+    """What a module's own ``forward`` returns, when the project shows it; None when it is not visible."""
     info = m.heap[oid]
     if not isinstance(info.cls, ClassRef) or m.record.frames[m.frame].depth > 0:
         return None

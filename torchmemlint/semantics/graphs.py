@@ -42,7 +42,7 @@ UNSURE_KINDS = frozenset({GraphKind.OPAQUE, GraphKind.PARAM})
 CALLED_KINDS = frozenset({GraphKind.FORWARD, GraphKind.OPAQUE})
 """A call made it."""
 MADE_KINDS = CERTAIN_KINDS | CALLED_KINDS
-"""It was made in sight: no parameter brought it in."""
+"""Visible code made it: no parameter brought it in."""
 GRAPH_KINDS = CERTAIN_KINDS | UNSURE_KINDS
 MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
 ANY_PART = "[…]"
@@ -63,7 +63,7 @@ class SinkKind(StrEnum):
     RETURNED = "returned"
     YIELDED = "yielded"
     PASSED = "passed"
-    """To code out of sight (``how``: the callee's text)."""
+    """To code that is not visible (``how``: the callee's text)."""
     DROPPED = "dropped"
     """An expression statement."""
     SHOWN = "shown"

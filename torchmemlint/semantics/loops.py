@@ -170,7 +170,7 @@ def loop_passes(
     changed in it are marked as carried round it.
 
     ``is_endless`` finds from the settled head state whether the loop ends by ``break`` alone. ``own`` are places that the body binds
-    before it reads them, whatever they held. A pass that would start where the one before it did would tell the same again, and
+    before it reads them, whatever they held. A pass that would start where the one before it did would give the same again, and
     is left out.
     """
     m.loops.append(loop)

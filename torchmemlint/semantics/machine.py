@@ -45,7 +45,7 @@ FIRST_NUMBER = 1_000_000
 
 
 MAX_GRAPHS = 4_000
-"""Graphs and marks that one run may tell apart."""
+"""Graphs and marks that one run may distinguish."""
 
 
 class Closure:
@@ -106,7 +106,7 @@ MAYBE_FROZEN = join(const(True), const(False))
 
 @dataclass(eq=False)
 class Machine:
-    """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
+    """Numbers things and keeps them. All numbering is by site, so that the passes of a loop refer to the same things."""
 
     world: World
     record: Record
@@ -307,7 +307,7 @@ class Machine:
         return None
 
     def frozen(self, oid: int, state: State) -> bool:
-        """Whether no parameter of a module wants a gradient, by what was said of it or of a module that holds it."""
+        """Whether no parameter of a module wants a gradient, by what is known of it or of a module that holds it."""
         seen: set[int] = set()
         while oid not in seen:
             seen.add(oid)

@@ -21,7 +21,7 @@ def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = Fals
     hints = set(atom.hints)
     for gid in atom.graphs:
         graph = m.record.graphs[gid]
-        # What a module out of sight returns beside a loss may be a number: each piece that is unpacked stands for itself.
+        # What a module that is not visible returns beside a loss may be a number: each piece that is unpacked stands for itself.
         apart = graph.kind in UNSURE_KINDS or (unpacked and graph.kind is GraphKind.FORWARD)
         if apart and len(graph.what) < MAX_PART_TEXT and len(m.record.graphs) < MANY_GRAPHS:
             graphs.add(

@@ -86,7 +86,7 @@ class Record:
     handed: set[FunctionRef] = field(default_factory=set)
     """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""
     hook_arguments: set[int] = field(default_factory=set)
-    """The graphs of what modules give the hooks that the root registers, where these are in sight."""
+    """The graphs of what modules give the hooks that the root registers, where these are visible."""
     flags: set[RecordFlag] = field(default_factory=set)
     unfollowed: set[FunctionRef] = field(default_factory=set)
     """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""
@@ -149,7 +149,7 @@ class Record:
 
     @property
     def trained_methods(self) -> dict[str, set[str]]:
-        """Receiver → its methods that give, as calls out of sight, what is back-propagated; each with the receiver."""
+        """Receiver → its methods that give, as calls that are not visible, what is back-propagated; each with the receiver."""
         if self.known_methods is None:
             self.known_methods = {}
             for gid, graph in self.graphs.items():

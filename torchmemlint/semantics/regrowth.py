@@ -1,6 +1,6 @@
 """Tensors that grow by concatenation in a loop: what the loop's own text says of them.
 
-A value that is only added to could be collected in a list. One that the loop reads as well, beyond its size, or begins anew,
+A value that is only added to could be collected in a list. One that the loop reads as well, beyond its size, or resets,
 could not; that is a question about all statements of the loop at once, so it is answered by a walk over its IR.
 """
 
@@ -51,7 +51,7 @@ def bound_in(loop: ir.For | ir.While) -> tuple[frozenset[str], int]:
 
 def only_grows(loop: ir.For | ir.While, target: ir.Expr, call: ir.Call, changing: frozenset[str]) -> bool:
     """Whether nothing in the loop reads the value but the call that makes it longer (and what asks for its size), nothing
-    binds it anew, unless on the other branch (the first turn), and each turn adds to the same place. ``changing`` are the
+    binds it again, unless on the other branch (the first turn), and each turn adds to the same place. ``changing`` are the
     texts of what the loop binds."""
     text = text_of(target)
     if {text_of(name) for name in _walk(target)} & changing - {text} or (

@@ -49,7 +49,7 @@ def release(world: World, ref: FunctionRef, node: int, stepping: frozenset[int],
     loops and calls in which steps run.
     """
     outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
-    statements, calls = world.remember_of_function(text_of_function, outermost)
+    statements, calls = world.memoize_of_function(text_of_function, outermost)
     place = calls.get(node)
     if place is None:
         return None

@@ -340,7 +340,7 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
         return True
     owner, name = runs.world.header(keeper).owner, event.place.rpartition(".")[2]
     return keeper != record.root and any(
-        runs.world.remember(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
+        runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
     )
 
 
@@ -384,7 +384,7 @@ def _is_kept(event: Store | Accumulate) -> bool:
 
 def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bool, depth: int) -> bool:
     """What a parameter brings in may be a graph of the caller's: a loss that comes in ``whole`` must be needed by none of them,
-    and all must be in sight. What only goes into a model here is taken for data, unless a caller shows that it is not."""
+    and all must be visible. What only goes into a model here is taken for data, unless a caller shows that it is not."""
     ref = record.frames[event.site.frame].ref
     callers = runs.world.project.callers(record.root)
     known = bool(callers.calls) and not callers.escapes and len(callers.calls) <= MAX_CALLERS and depth < MAX_DEPTH

@@ -29,7 +29,7 @@ class Flag(IntFlag):
     DETACHED = 16
     """A graph was cut from it on purpose."""
     GUESSED = 32
-    """A call out of sight gave it, so that it may be no tensor at all."""
+    """A call that is not visible gave it, so that it may be no tensor at all."""
     PACKED = 64
     """Stands for a tensor: a ``PackedSequence``, whose ``.data`` is a field that keeps the graph."""
     TURNED = 128
@@ -523,7 +523,7 @@ def names_device(value: Value | None) -> bool:
 
 
 def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:
-    """A module's result: as its own forward built it, with each tensor remade; one tensor when that is out of sight."""
+    """A module's result: as its own forward built it, with each tensor remade; one tensor when that is not visible."""
     if inner is None:
         return frozenset((make(Tensor()),))
     out: list[Atom] = []

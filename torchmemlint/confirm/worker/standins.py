@@ -41,9 +41,9 @@ SHAPE = (4, 4)
 class Record:
     """What happened during one run, for the verdict; one per child and run.
 
-    ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
+    ``inert`` names callees that are not visible and whose results are plain data in this run: what still grows then does not rest on them.
     ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked`` counts how often
-    something depended on whether a stand-in is true; ``hung`` tells that an operation of the code gave a value with a graph.
+    something depended on whether a stand-in is true; ``hung`` says that an operation of the code gave a value with a graph.
     ``apart``: each stand-in model has a parameter of its own, else they share one. ``owned`` are the storages of the parameters and buffers
     of the real modules that ran: what a graph saves of frozen weights or running means is there without it.
     """
@@ -77,7 +77,7 @@ class Record:
             self.fallbacks.append(Located(_row_of_the_code(), what))
 
     def swallow(self, name: str, row: int) -> None:
-        """Note that a callee out of sight was handed a graph and that the code makes nothing of its result: it may run a
+        """Note that a callee that is not visible was handed a graph and that the code makes nothing of its result: it may run a
         backward on it."""
         callee = Located(row, name)
         if name.rsplit(".", 1)[-1] not in _KEEPERS and callee not in self.swallowed:
@@ -637,7 +637,7 @@ _NETWORK = re.compile(
     r"(^|_)(model|net|network|module|encoder|decoder|generator|discriminator|critic|actor|policy|backbone|head|classifier|embedding|"
     r"embeddings|rnn|lstm|gru|transformer|bert|unet|resnet|teacher|student|agent|q|qnet|criterion|loss_fn|loss_func|fc\d*|conv\d*|linear\d*)\d*$"
 )
-"""Attributes that no line in sight sets, and that a verb would not be called by: taken for modules (a name alone decides
+"""Attributes that no visible line sets, and that a verb would not be called by: taken for modules (a name alone decides
 nothing else)."""
 
 
@@ -645,7 +645,7 @@ _CRITERION = re.compile(r"(^|[._])(criterion|loss_fn|loss_func)\w*$")
 
 
 def _is_network(name: str) -> bool:
-    """Whether a callee out of sight is taken for a module: a line in sight makes one of it, or its name says so."""
+    """Whether a callee that is not visible is taken for a module: a visible line makes one of it, or its name says so."""
     last = name.rsplit(".", 1)[-1]
     return last in record.modules or _NETWORK.search(last) is not None
 

@@ -64,7 +64,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics.events import Regrowth
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
@@ -78,7 +78,7 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     triggers=WORDS,
-    repair=Repair.ROOM,
+    correction=Correction.ROOM,
     advice=frozenset({Advice.STEADY_SHAPES}),
 )
 EVENT = Regrowth

@@ -81,7 +81,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
@@ -106,7 +106,7 @@ RULE = Rule(
     triggers=TORCH.words["fills-lists"] | TORCH.words["concatenates"] | TORCH.words["grad-guards"],
     of_results=True,
     yields_to=frozenset({"TML402"}),
-    repair=Repair.HOST,
+    correction=Correction.HOST,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Store
@@ -310,7 +310,7 @@ def joined_elsewhere(event: Store, flow: Flow) -> bool:
     owner = flow.runs.world.header(flow.record.root).owner
     if not owner or not event.place.startswith("self."):
         return False
-    return flow.runs.world.remember(_joins, (flow.record.root.path, owner, event.place))
+    return flow.runs.world.memoize(_joins, (flow.record.root.path, owner, event.place))
 
 
 def _joins(world: World, key: tuple[str, str, str]) -> bool:

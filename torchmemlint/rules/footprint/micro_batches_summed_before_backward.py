@@ -78,7 +78,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.reach import is_of_host_program
 from torchmemlint.rules.size import ON_HOST
 from torchmemlint.semantics.events import Accumulate, Backward, Store
@@ -94,7 +94,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     triggers=TORCH.words["back-propagates"],
-    repair=Repair.BACKWARD,
+    correction=Correction.BACKWARD,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = (Accumulate, Store)

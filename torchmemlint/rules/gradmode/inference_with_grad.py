@@ -114,7 +114,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
 from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
@@ -147,7 +147,7 @@ RULE = Rule(
     yields_to=frozenset({"TML202", "TML203"}),
     explains=Same.GRAPHS,
     once=Once.A_PART,
-    repair=Repair.NO_GRAD_AROUND,
+    correction=Correction.NO_GRAD_AROUND,
     shown=frozenset({Shown.NO_BACKWARD}),
     advice=frozenset({Advice.NO_GRAPH}),
 )

@@ -531,7 +531,7 @@ def is_private(name: str) -> bool:
 def is_read(root: FunctionRef, flow: Flow) -> bool:
     """Whether a class of the same file keeps the root as a value (``self.loss = self._quantile_loss``): it is called under another
     name."""
-    return flow.runs.world.remember(_is_kept_as_value, root)
+    return flow.runs.world.memoize(_is_kept_as_value, root)
 
 
 def _is_kept_as_value(world: World, root: FunctionRef) -> bool:

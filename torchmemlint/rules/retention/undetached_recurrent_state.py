@@ -70,7 +70,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
 from torchmemlint.torch_facts import TORCH
@@ -86,7 +86,7 @@ RULE = Rule(
     triggers=TORCH.words["back-propagates"],
     of_results=True,
     yields_to=frozenset({"TML201", "TML202", "TML203"}),
-    repair=Repair.DETACH_STATE,
+    correction=Correction.DETACH_STATE,
     shown=frozenset({Shown.SECOND_STEP}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )

@@ -11,7 +11,7 @@ from torchmemlint.semantics.arithmetic import arithmetic, in_role, whole_logits
 from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, tell_call
+from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.event_words import RecordFlag
@@ -350,7 +350,7 @@ def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, s
     gids = [m.whole(v, state)[0] for v in values]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
     if name == STEPS and kind in (Kind.OPTIMIZER, Kind.SCALER):
-        tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
+        record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     return PLAIN
 
 

@@ -90,7 +90,7 @@ def method_of_unknown(m: Machine, atom: Unknown, name: str, call: Call, state: S
 
 
 def evaluated_module(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -> Value:
-    """``build(config).eval()``: of what a call out of sight may give, modules alone have such a method."""
+    """``build(config).eval()``: of what such a call may return, only modules have this method."""
     oid = m.outside(Kind.MODULE, receiver_text(call), None, key=("evaluated", m.frame, call.node))
     graphs = atom.graphs | atom.hints if type(atom) is Tensor else atom.hints
     made = [g for g in graphs if m.record.graphs[g].kind is GraphKind.OPAQUE]
@@ -122,7 +122,7 @@ def is_real(m: Machine, atom: Tensor) -> bool:
 
 
 def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: State) -> None:
-    """``out.append(x)`` on what a call out of sight gave: a list."""
+    """``out.append(x)`` on what a call that is not visible gave: a list."""
     same = tuple(sorted(atom.graphs)) or text_of(call.func)
     oid = m.outside(Kind.THING, receiver_text(call), None, key=("list", same))
     store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
@@ -142,7 +142,7 @@ def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | 
 
 
 def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call, state: State) -> Value:
-    """A method of what a call out of sight gave: the project's only one of that name, or unknown."""
+    """A method of what a call that is not visible gave: the project's only one of that name, or unknown."""
     method = only_method(m, name)
     if method is None:
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
