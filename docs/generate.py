@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from torchmemlint import check_source, rules
+from torchmemlint.findings import INTERNAL_ERROR
 from torchmemlint.rules.card import Rule
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -130,6 +131,9 @@ def typical(code: str) -> str:
     blocks = re.findall(r"^```python\n(.*?)^```$", rules.page(code), re.MULTILINE | re.DOTALL)
     options = {"preview": True, "extend-select": [code], "notes": True, "min-confidence": "low"}
     found = check_source(blocks[0], "example.py", options=options, isolated=True) if blocks and code > "TML1" else []
+    crash = next((one for one in found if one.code == INTERNAL_ERROR), None)
+    if crash is not None:
+        raise SystemExit(f"{code}: the example of its page: {crash.message}")
     return next((one.severity.value for one in found if one.code == code), rule.severity.value)
 
 
