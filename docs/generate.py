@@ -221,7 +221,7 @@ def measured(code: str) -> str:
         return ""
     lines = [
         "## Measured",
-        f"Two programs in `fixtures/{code}` that differ by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
+        f"Pairs of programs in `fixtures/{code}` that differ only by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
         "",
         "| program | verdict | bytes kept per step | graph nodes per step | peak | device |",
         "|---|---|---|---|---|---|",
