@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent / "fixtures"
 KNOWN = Path(__file__).parent / "known_gaps.txt"
 GRADE = "note|warning|error|low|medium|high"
 MARKER = re.compile(rf"  # expect: (TML\d{{3}}(?: (?:{GRADE}))*(?:, TML\d{{3}}(?: (?:{GRADE}))*)*)$", re.MULTILINE)
-"""The codes that are expected in a row, each with its severity and its confidence where these are to be told."""
+"""The codes that are expected in a row, each with its severity and its confidence where these are to be checked."""
 MODULE = "<module>"
 
 Texts = Mapping[str, str]
@@ -223,7 +223,7 @@ def again_gaps(case: Case) -> list[Gap]:
 
 
 def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
-    """What is still told, in rows with a marker, with every marker turned into a suppression: what a finding spoke for in other
+    """What is still reported, in rows with a marker, with every marker turned into a suppression: what a finding stood for in other
     loops is reported there, then."""
     skip = {(gap.path, gap.function) for gap in broken}
     texts = {name: MARKER.sub(r"  # noqa: \1", text) for name, text in case.texts.items()}

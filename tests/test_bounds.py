@@ -306,8 +306,8 @@ def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is told in other units elsewhere")
-def test_a_run_over_a_folder_tells_what_each_file_took(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is reported in other units elsewhere")
+def test_a_run_over_a_folder_prints_what_each_file_took(tmp_path: Path) -> None:
     folder, record = tmp_path / "project", tmp_path / "records" / "whole.jsonl"
     folder.mkdir()
     for name, size in (("long", 800), ("short", 20)):

@@ -192,7 +192,7 @@ def test_a_folder_that_one_revision_cannot_check_is_named(
         (("HEAD", "no-such-folder"), "no folder: no-such-folder"),
     ],
 )
-def test_what_cannot_be_compared_is_told(
+def test_what_cannot_be_compared_is_reported(
     packages: Path, linter: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
 ) -> None:
     commit(linter, rows(3))

@@ -841,7 +841,7 @@ def with_torch(script: str) -> subprocess.CompletedProcess[str]:
     """Runs a script whose torch has not read any allocator options yet."""
     torch = pytest.importorskip("torch")
     if not hasattr(torch._C, "_accelerator_setAllocatorSettings"):
-        pytest.skip("this torch does not tell its allocator's options")
+        pytest.skip("this torch does not list its allocator's options")
     clean = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=clean)
 
