@@ -34,7 +34,7 @@ MAX_BELOW = 60
 
 GATHERING = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT, StoreKind.ADD})
 NOT_SEEN = "no run of the function comes by"
-NOT_FOLLOWED = "a function that is called beside it was not followed, and may back-propagate"
+NOT_FOLLOWED = "a function called next to it was not analyzed, and may back-propagate"
 NEEDLESS = ""
 
 
@@ -90,7 +90,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]
     repeated = next((graph.what for graph in made if _repeats(graph, event)), None)
     if repeated is not None:
-        return f"each turn of the loop goes back through the graph of `{repeated}`, made before it"
+        return f"each iteration of the loop back-propagates through the graph of `{repeated}`, made before it"
     others = [other for other in backwards(record) if other is not event]
     if any(_follows(record, event, other, own, data) for other in others):
         return "another backward that may follow shares a graph with it, or may"
