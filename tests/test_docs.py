@@ -30,7 +30,7 @@ else:
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-GUIDE = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDE = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODES = {rule.code for rule in ALL_RULES}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
