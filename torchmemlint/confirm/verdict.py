@@ -107,7 +107,7 @@ class Run:
 
     live_bytes         after the cyclic collector ran
     uncollected_bytes  before it ran
-    nodes              autograd nodes that hang on the flagged place
+    nodes              autograd nodes that are attached to the flagged place
     retained_bytes     bytes that those nodes save for a backward
     requested_bytes    on CUDA: live bytes before the allocator rounds them up
     fragmented_bytes   on CUDA, at the last sample: reserved by the allocator and in no tensor; part of no verdict
@@ -118,7 +118,7 @@ class Run:
     place              what holds the value: "real", "stand-in", "local" (of a call without a loop), "context" (of an
                        ``autograd.Function``) or "" (not known)
     errors             the first exceptions of the code that ran, with its type
-    attached           a probed tensor hung on a graph
+    attached           a probed tensor was attached to a graph
     backwards          how many backward calls ran
     graphs_built       how many stand-in forwards built a graph
     grad_modes         the grad modes in force at the probe
@@ -634,7 +634,7 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     grew = before.live_bytes_per_step - after.live_bytes_per_step
     graph = before.graph_bytes
     nodes = before.nodes_per_step - after.nodes_per_step
-    # the same value may be kept by other lines too: then the bytes stay, and what hangs on this place distinguishes the two
+    # the same value may be kept by other lines too: then the bytes stay, and what depends on this place distinguishes the two
     held = min(before.live_bytes_per_step, slope(before.retained_bytes) - slope(after.retained_bytes))
     grew = max(grew, held)
     more = before.peak_bytes - after.peak_bytes

@@ -97,7 +97,7 @@ def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
 
 
 def small_together(gids: frozenset[int], flow: Flow) -> str:
-    """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
+    """Why all graphs that a value is attached to are small, in words; "" where one may be large."""
     if is_of_host_program(flow):
         return ON_HOST
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
@@ -176,7 +176,7 @@ def layer_of(graph: Graph, flow: Flow) -> str:
 
 def chains(graph: Graph, flow: Flow) -> bool:
     """Whether what a turn of a loop makes of a forward's result goes into the next turn's forward (``hidden``): all of its turns'
-    graphs hang on each other."""
+    graphs are attached to each other."""
     record = flow.record
     above = {
         record.graphs[gid].place for gid in record.ancestors(graph.parents) if record.graphs[gid].kind is GraphKind.CARRIED

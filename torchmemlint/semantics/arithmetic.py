@@ -1,4 +1,4 @@
-"""Operators and operations: the result hangs on what its operands hang on."""
+"""Operators and operations: the result depends on what its operands are attached to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CASTS = TORCH.words["casts"]
 
 
 def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:
-    """The result of an operation on tensors and numbers: it hangs on what its operands hang on.
+    """The result of an operation on tensors and numbers: it depends on what its operands are attached to.
 
     Where one operand certainly has a graph, what the others may have (an opaque batch, a target) is only a hint: a
     ``backward()`` through the result says nothing of them. ``scale`` is one more operand, which a tensor is divided or
@@ -86,7 +86,7 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
 
 
 def in_roles(m: Machine, tensors: list[Tensor]) -> tuple[set[int], set[int], set[int], set[int]]:
-    """The graphs that tensors hang on: those that are there, marks, those that may be there, and those that were only given."""
+    """The graphs that tensors are attached to: those that are there, marks, those that may be there, and those that were only given."""
     graphs: set[int] = set()
     marks: set[int] = set()
     unsure: set[int] = set()

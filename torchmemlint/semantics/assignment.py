@@ -211,7 +211,7 @@ def put_item(
 def write_into(
     m: Machine, atom: Tensor, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None
 ) -> None:
-    """``tensor[index] = value``: it hangs on what is written from here on."""
+    """``tensor[index] = value``: it depends on what is written from here on."""
     site = (m.frame, m.turn, target.node)
     m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
     graphs, hints, _, _ = m.deep(value, state)

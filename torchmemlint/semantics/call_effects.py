@@ -41,7 +41,7 @@ def record_call(
     result: int = -1,
     on: frozenset[Kind] = frozenset(),
 ) -> None:
-    """Records a call; with ``state`` also the grad mode and what the arguments hang on."""
+    """Records a call; with ``state`` also the grad mode and what the arguments are attached to."""
     takes = NOTHING
     if state is not None:
         held = [m.whole(value, state)[0] for value in call.all()]

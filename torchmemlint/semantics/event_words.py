@@ -6,7 +6,7 @@ from torchmemlint.str_enum import StrEnum
 
 
 class Seen(StrEnum):
-    """What was seen of the values that hang on a graph, beside the methods called on them, which go by their names."""
+    """What was seen of the values that are attached to a graph, beside the methods called on them, which go by their names."""
 
     ARRAY = "array"
     """They are given to functions of numpy, or run in another library."""

@@ -36,7 +36,7 @@ Source = Callable[[ir.Call], bool]
 
 
 class GradNeeds(FunctionTracker):
-    """Follows what hangs on the graphs of some calls to the backward calls of a function.
+    """Follows what is attached to the graphs of some calls to the backward calls of a function.
 
     sources     which calls make the graphs
     statements  nodes of statements in which everything makes one: a fix would switch grad mode off for all of them

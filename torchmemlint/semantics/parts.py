@@ -15,7 +15,7 @@ MANY_GRAPHS = 800
 
 
 def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = False) -> Value:
-    """A named part of a result: of a module's output it hangs on the same graph; of an opaque result each part has an
+    """A named part of a result: of a module's output it is attached to the same graph; of an opaque result each part has an
     identity of its own, because only evidence about that very part shows whether it is attached."""
     graphs: set[int] = set()
     hints = set(atom.hints)

@@ -29,7 +29,7 @@ BACKWARD = TORCH.names["backward"]
 @dataclass(frozen=True, slots=True)
 class CallFate:
     """One call of a project function: the mark of its result, which shows what the caller does with it, and the graphs that
-    this hangs on, or may."""
+    this is attached to, or may."""
 
     callee: FunctionRef
     site: Site
@@ -68,9 +68,9 @@ class Record:
     """Graphs → the sinks that their values went to, once the run is over."""
     evidence: dict[int, set[str]] = field(default_factory=dict)
     operations: dict[int, set[str]] = field(default_factory=dict)
-    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""
+    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which is attached to a graph or mark."""
     carried: dict[tuple[tuple[int, str], tuple[int, int]], set[int]] = field(default_factory=dict)
-    """A place and a loop that carries it round → the graphs and marks that its value hangs on when a pass of the loop ends."""
+    """A place and a loop that carries it round → the graphs and marks that its value is attached to when a pass of the loop ends."""
     reused: set[tuple[int, str]] = field(default_factory=set)
     """Places that a loop carries round and whose values a module was given after a backward had run through their graphs."""
     backwarded: set[int] = field(default_factory=set)
@@ -130,11 +130,11 @@ class Record:
     known_fates: dict[int, object] = field(default_factory=dict)
     """What becomes of a graph's values in this record (``runs.Fate``): rules ask about each graph beside each other one."""
     call_results: dict[tuple[int, int], int] | None = None
-    """Key of a call's site → the graph of its result, where that hangs on what the call was given."""
+    """Key of a call's site → the graph of its result, where that depends on what the call was given."""
 
     @property
     def children(self) -> dict[int, list[int]]:
-        """Graphs and marks → the graphs that hang on them; marks excepted (they are ways, not graphs). To look at it is to look
+        """Graphs and marks → the graphs that depend on them; marks excepted (they are ways, not graphs). To look at it is to look
         at one graph, and is counted."""
         if self.asking is not None:
             self.asking.take(self.step)
@@ -176,7 +176,7 @@ class Record:
         return event.holder in self.cleared or (event.holder, event.loop) in self.trimmed
 
     def ancestors(self, gids: frozenset[int]) -> frozenset[int]:
-        """The graphs and all that they hang on."""
+        """The graphs and all that they are attached to."""
         out: set[int] = set()
         todo = set(gids)
         while todo:

@@ -105,7 +105,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
 
 
 def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark says that the value hangs on what an earlier turn of a loop around the backward, or an earlier call, left
+    """Whether a mark says that the value depends on what an earlier turn of a loop around the backward, or an earlier call, left
     attached: then that turn's graph is gone through again. What a loop inside the turn carries round is of this turn alone."""
     mark = record.graphs[gid]
     if mark.kind is not GraphKind.CARRIED:
@@ -127,7 +127,7 @@ def _comes_round(record: Record, gid: int, event: Backward) -> bool:
 
 
 def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:
-    """The graphs that a value which a loop around the backward carries round hangs on."""
+    """The graphs that a value which a loop around the backward carries round is attached to."""
     if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
         return []
     brought = [record.graphs[g] for g in record.carried.get((mark.place, mark.site.loops[-1]), ())]
@@ -235,7 +235,7 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
-    """How a value that hangs on the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
+    """How a value that is attached to the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
     solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
     # Of what a parameter brought in, the callers are asked: it goes where it likes without this graph.
     made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
@@ -297,7 +297,7 @@ def _collects(event: Store | Accumulate) -> bool:
 
 
 def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
-    """What each returned value hangs on, of those that hang on a family of graphs; all of it together where they are not
+    """What each returned value is attached to, of those that are attached to a family of graphs; all of it together where they are not
     distinguished."""
     values = []
     todo = list(record.result)

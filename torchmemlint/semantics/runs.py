@@ -481,7 +481,7 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
 
 
 def is_part(record: Record, graph: Graph) -> bool:
-    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself: that may hang on a part of the
+    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself: that may be attached to a part of the
     turn before (``out, state = net(x, state)``)."""
     if graph.kind is not GraphKind.OPAQUE:
         return False
@@ -492,7 +492,7 @@ def is_part(record: Record, graph: Graph) -> bool:
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:
-    """The graph and every graph that hangs on it."""
+    """The graph and every graph that depends on it."""
     out = {gid}
     todo = [gid]
     while todo:

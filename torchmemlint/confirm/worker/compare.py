@@ -87,7 +87,7 @@ class Watcher(isolate.Harness):
         self._flagged: list[torch.Tensor] = []
 
     def forward(self, call: Any, exact: bool = False) -> Any:
-        """A flagged forward: takes down the parameters that its result hangs on."""
+        """A flagged forward: takes down the parameters that its result is attached to."""
         value = call() if isinstance(call, types.FunctionType) else call
         roots = [tensor for tensor in tensors_in(value) if tensor.requires_grad] if len(self._flagged) < MANY_LEAVES else []
         _, leaves = below(roots)
@@ -158,7 +158,7 @@ class Watcher(isolate.Harness):
 
 
 def below(roots: list[torch.Tensor]) -> tuple[Counter[str], list[torch.Tensor]]:
-    """The kinds of the nodes that hang on the tensors, counted, and the leaves that they end in."""
+    """The kinds of the nodes that are attached to the tensors, counted, and the leaves that they end in."""
     waiting: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen: dict[object, None] = {}
     leaves: list[torch.Tensor] = []
@@ -180,7 +180,7 @@ def _number(tensor: torch.Tensor) -> float:
 
 
 def fingerprint(value: Any, depth: int = 6) -> object:
-    """A value as plain data: of a tensor shape and sum, whether it hangs on a graph is left out."""
+    """A value as plain data: of a tensor shape and sum, whether it is attached to a graph is left out."""
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
             return ("tensor", tuple(value.shape), _number(value) if not value.is_complex() else 0.0)

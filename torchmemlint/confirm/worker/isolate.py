@@ -1321,7 +1321,7 @@ def _method(receiver: Any, klass: Any, name: str) -> Any:
 
 
 def _consume(result: Any) -> Any:
-    """What the call gave: of a generator whether any of its values hangs on a graph, that value."""
+    """What the call gave: of a generator whether any of its values is attached to a graph, that value."""
     if inspect.iscoroutine(result):
         return asyncio.run(result)
     found: Any = None

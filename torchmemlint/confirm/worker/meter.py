@@ -271,7 +271,7 @@ def meter_for(device: str) -> Meter:
 
 @dataclass(frozen=True, slots=True)
 class GraphNodes:
-    """What hangs on a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
+    """What is attached to a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
     backward freed."""
 
     nodes: int = 0

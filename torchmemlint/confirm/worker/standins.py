@@ -262,7 +262,7 @@ SHARE = 1e-3
 
 
 def link_to(inputs: list[torch.Tensor]) -> torch.Tensor:
-    """A zero (or what is as good as that) that hangs on the graphs of all inputs; nothing is saved for it."""
+    """A zero (or what is as good as that) that is attached to the graphs of all inputs; nothing is saved for it."""
     total = torch.zeros(())
     for tensor in inputs:
         # Where results are compared, they are the same with a graph and without one.
@@ -846,7 +846,7 @@ class StandIn:
 
         The result of a call with stand-ins turns out to be a model's output when it is used as a tensor: the forward is
         done now, under the grad
-        mode of then. For anything else it is unknown whether the true value hangs on a graph, so it counts as a fallback.
+        mode of then. For anything else it is unknown whether the true value is attached to a graph, so it counts as a fallback.
         """
         if self._value is None:
             if self._called is not None:

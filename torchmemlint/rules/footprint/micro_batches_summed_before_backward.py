@@ -188,7 +188,7 @@ def after(backward: Backward, event: Accumulate | Store) -> bool:
 
 
 def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset[str]) -> Graph | None:
-    """The forward of the loop's turn that the added loss hangs on; None where the turns share a graph, or go on from one another."""
+    """The forward of the loop's turn that the added loss is attached to; None where the turns share a graph, or go on from one another."""
     record = flow.record
     through = [record.graphs[g] for g in sorted(record.ancestors(event.graphs)) if g in record.graphs]
     ran: list[Graph] = []

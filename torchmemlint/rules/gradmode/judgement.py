@@ -74,7 +74,7 @@ def is_reported(event: Graph, flow: Flow) -> bool:
 
 
 def judge(event: Graph, flow: Flow) -> Verdict | Silent:
-    """Whether nothing that hangs on a forward's graph is demanded by a backward, as far as the project shows."""
+    """Whether nothing that is attached to a forward's graph is demanded by a backward, as far as the project shows."""
     if event.gid not in flow.judged:
         flow.judged[event.gid] = _judge(event, flow)
     found: Verdict | Silent = flow.judged[event.gid]

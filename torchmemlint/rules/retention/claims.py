@@ -52,7 +52,7 @@ def claim(
     *,
     total: bool = False,
 ) -> Claim | Silent:
-    """The claim about a value that hangs on these graphs and is kept by way of ``mark``; ``total``: added to what was there.
+    """The claim about a value that is attached to these graphs and is kept by way of ``mark``; ``total``: added to what was there.
 
     Silent where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
@@ -86,7 +86,7 @@ def claim(
     whole = side_branches(flow, graphs, reached, mark) if steps and not outside else None
     if whole is not None:
         return whole
-    # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
+    # A second backward through a freed graph raises: whatever else the value is attached to, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
     if freed and in_training_loop(flow, loop):
         return Claim(tuple(freed), Severity.WARNING, NODES_COST, True)

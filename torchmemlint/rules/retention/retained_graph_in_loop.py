@@ -118,7 +118,7 @@ def from_outside(event: Backward, flow: Flow) -> bool:
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:
     """Whether the function runs the network itself, returns after one step, and takes the graph with it: nothing that it returns or
-    stores hangs on it. What came in as an argument, the caller still holds."""
+    stores is attached to it. What came in as an argument, the caller still holds."""
     record = flow.record
     if event.site.loops or record.root.qualname == MODULE:
         return False

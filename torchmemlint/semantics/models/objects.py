@@ -120,7 +120,7 @@ def call_loss(m: Machine, oid: int, call: Call, state: State) -> Value:
 
 
 def call_function_module(m: Machine, oid: int, call: Call, state: State) -> Value:
-    """A module without parameters: its result hangs on what it is given."""
+    """A module without parameters: its result depends on what it is given."""
     result = arithmetic(m, call.all(), call.node, state)
     cls = m.heap[oid].cls
     name = cls.rpartition(".")[2] if isinstance(cls, str) else ""
@@ -355,7 +355,7 @@ def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, s
 
 
 def distribution_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
-    """Everything that a distribution gives hangs on what it was made of, but for its samples."""
+    """Everything that a distribution gives depends on what it was made of, but for its samples."""
     held = state.vars.get((oid, ELEMENTS), UNKNOWN)
     match TORCH.kind_methods.get((Kind.DISTRIBUTION, name)):
         case Effect.CUT:

@@ -117,7 +117,7 @@ def known_as_module(m: Machine, receiver: Value, call: Call, state: State) -> Va
 
 
 def is_real(m: Machine, atom: Tensor) -> bool:
-    """Whether it is a tensor that hangs on a graph which surely exists."""
+    """Whether it is a tensor that is attached to a graph which surely exists."""
     return any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
 
 
@@ -150,7 +150,7 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
     receiver = m.outside(Kind.INSTANCE, text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
     (function,) = function_value(m, method, receiver)
     result = call_atom(m, function, call, state)
-    # What the object holds came with it: what is made of that hangs on the same graph.
+    # What the object holds came with it: what is made of that is attached to the same graph.
     return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
 
 

@@ -73,7 +73,7 @@ def call_opaque(
     oid: int = -1,
     direct: bool = False,
 ) -> Value:
-    """An unresolved call: its result may hang on whatever went in, and may be attached by itself. ``oid`` is the unknown object
+    """An unresolved call: its result may depend on whatever went in, and may be attached by itself. ``oid`` is the unknown object
     that is called, or whose method is; ``direct`` says that this may run a network."""
     # What is given nothing has nothing to run on (``env_fn()``); a tokenizer gets an argument for what to return.
     values = call.all()
@@ -178,7 +178,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
 
 
 def may_be_attached(m: Machine, call: Call, state: State) -> bool:
-    """Whether the first argument hangs on what a network, or a call that is not visible, gave."""
+    """Whether the first argument depends on what a network, or a call that is not visible, gave."""
     graphs, _, _, _ = m.deep(call.positional[0], state) if call.positional else (NOTHING, NOTHING, NOTHING, 0)
     return any(m.record.graphs[g].kind in MADE_KINDS for g in graphs)
 
