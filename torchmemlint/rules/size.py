@@ -175,7 +175,7 @@ def layer_of(graph: Graph, flow: Flow) -> str:
 
 
 def chains(graph: Graph, flow: Flow) -> bool:
-    """Whether what a turn of a loop makes of a forward's result goes into the next turn's forward (``hidden``): all of its turns'
+    """Whether what an iteration of a loop makes of a forward's result goes into the next iteration's forward (``hidden``): all of its iterations'
     graphs are attached to each other."""
     record = flow.record
     above = {

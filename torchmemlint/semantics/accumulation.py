@@ -75,7 +75,7 @@ def record_accumulation(
         return value
     rounds = {m.record.graphs[g].site.loops[-1] for g in carried if m.record.graphs[g].site.loops}
     if rounds and rounds.isdisjoint(m.loops):
-        return value  # after the loop: once, and not in each of its turns
+        return value  # after the loop: once, and not in each of its iterations
     outlived = tuple(sorted(rounds, key=lambda known: (m.loops.index(known) if known in m.loops else -1, known)))
     loop = outlived[-1] if outlived else None
     certain = [g for g in carried if g in graphs] or carried

@@ -1,4 +1,4 @@
-"""Elements: of containers, of tensors, of unknown objects; what one turn of a loop gets."""
+"""Elements: of containers, of tensors, of unknown objects; what one iteration of a loop gets."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def is_own_key(m: Machine, atom: Tensor, index: list[Value]) -> bool:
 
 
 def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
-    """What one turn of a loop over the value gets."""
+    """What one iteration of a loop over the value gets."""
     out = EMPTY
     for atom in sorted_atoms(value):
         out = join(out, turn_of(m, atom, node, state))

@@ -198,7 +198,7 @@ class CallEffect:
     statement: bool
     after_forward: bool = False
     deleted_before: tuple[str, ...] = ()
-    """Texts of what was deleted before in the same turn of the innermost loop (or in no loop)."""
+    """Texts of what was deleted before in the same iteration of the innermost loop (or in no loop)."""
     followed_by: str = ""
     """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
     nodes: tuple[tuple[str, int], ...] = ()
@@ -209,7 +209,7 @@ class CallEffect:
     on: frozenset[Kind] = frozenset()
     """For what is known by a method's name: the kinds of what it is called on."""
     gates: tuple[str, ...] = ()
-    """What the names in ``site.guards`` are bound to in each turn of the loop, or in each call where no loop is around."""
+    """What the names in ``site.guards`` are bound to in each iteration of the loop, or in each call where no loop is around."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ def turn_of(m: Machine) -> list[ir.Stmt]:
 
 def cleans_again(statement: ir.Try, following: ir.Stmt | None, turn: list[ir.Stmt]) -> bool:
     """Whether the cache is emptied (or a cleanup called) where the exception is gone: first thing of the next attempt, or of the
-    loop's turn (``turn``) in which it is made, in the ``finally``, or right after the ``try``."""
+    loop's iteration (``turn``) in which it is made, in the ``finally``, or right after the ``try``."""
     first: list[ir.Stmt] = []
     for block in (statement.body, turn):
         for inner in block:

@@ -146,7 +146,7 @@ class Machine:
     growing: dict[tuple[int, int], bool] = field(default_factory=dict)
     """(loop, call), by the identity of both → whether the loop does nothing with a tensor but to make it longer by that call."""
     bound_names: dict[int, tuple[frozenset[str], int]] = field(default_factory=dict)
-    """Loops, by identity → the texts that a turn binds, and how many parts the loop has."""
+    """Loops, by identity → the texts that an iteration binds, and how many parts the loop has."""
     turn: int = 0
     """Number of the unrolled turn of a loop over literals: part of every site's identity."""
     statements: int = 0
@@ -282,7 +282,7 @@ class Machine:
         self.heap[oid] = ObjInfo(oid, kind, cls, info.name, info.loops, info.external, info.frame)
 
     def goes_over_batches(self, oid: int) -> bool:
-        """Whether each turn of a loop over the object gets a batch of a loader's."""
+        """Whether each iteration of a loop over the object gets a batch of a loader's."""
         return self.heap[oid].kind is Kind.LOADER or oid in self.batches
 
     def outlived_loop(self, oid: int) -> tuple[int, int] | None:

@@ -45,11 +45,11 @@ class LoopInfo:
     text: str
     kind: Kind | None
     targets: frozenset[str] = frozenset()
-    """Names that each turn binds."""
+    """Names that each iteration binds."""
     attempts: bool = False
-    """A turn that succeeds leaves the loop: each turn is one more attempt at the same thing."""
+    """An iteration that succeeds leaves the loop: each iteration is one more attempt at the same thing."""
     listed: bool = False
-    """A list comprehension's: what the turns make is held together, until the list goes."""
+    """A list comprehension's: what the iterations make is held together, until the list goes."""
     is_while: bool = False
     turns: int = -1
     """How many turns it has at most, -1 where that is not known."""
@@ -92,7 +92,7 @@ class Record:
     """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     drawing: set[tuple[int, int]] = field(default_factory=set)
-    """Loops of which each turn takes the next of what was there before (``next(batches)``)."""
+    """Loops of which each iteration takes the next of what was there before (``next(batches)``)."""
     resets: dict[tuple[tuple[int, str], tuple[int, int]], set[tuple[str, ...]]] = field(default_factory=dict)
     """A place that was added to, and a loop in which some turns give it a number → the tests under which they do."""
     cleared: set[int] = field(default_factory=set)

@@ -1,7 +1,7 @@
 """Whether a backward that keeps its graph (``retain_graph=True``) is followed by one that needs it.
 
 A second backward, or an ``autograd.grad``, needs the graph when it shares one with the first and can run after it while the
-graph is the same: later in the same turn of every loop that made the graph, or in another turn of a loop that the graph
+graph is the same: later in the same iteration of every loop that made the graph, or in another iteration of a loop that the graph
 outlives. What leaves the function by ``return`` is followed into the callers; what comes in by a parameter is judged in
 theirs.
 """
@@ -105,8 +105,8 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
 
 
 def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark says that the value depends on what an earlier turn of a loop around the backward, or an earlier call, left
-    attached: then that turn's graph is gone through again. What a loop inside the turn carries round is of this turn alone."""
+    """Whether a mark says that the value depends on what an earlier iteration of a loop around the backward, or an earlier call, left
+    attached: then that iteration's graph is gone through again. What a loop inside the iteration carries round is of this iteration alone."""
     mark = record.graphs[gid]
     if mark.kind is not GraphKind.CARRIED:
         return False
@@ -276,7 +276,7 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
 
 
 def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
-    """The steps of optimizers behind a backward in each turn of its loop. What is taken out of the loop, or used behind the step of
+    """The steps of optimizers behind a backward in each iteration of its loop. What is taken out of the loop, or used behind the step of
     the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with parameters that
     have changed since. A single step says less: it may be that of another part (a temperature, a discriminator) than the one that
     is trained next."""
@@ -292,7 +292,7 @@ def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
 
 
 def _collects(event: Store | Accumulate) -> bool:
-    """Whether a place gathers a value of each turn, instead of holding the last one for whoever comes next."""
+    """Whether a place gathers a value of each iteration, instead of holding the last one for whoever comes next."""
     return isinstance(event, Accumulate) or event.how in GATHERING
 
 

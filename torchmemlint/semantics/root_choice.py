@@ -27,7 +27,7 @@ CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
 DRAWS = re.compile(r"\bnext\(")
-"""A turn that takes its batch itself."""
+"""An iteration that takes its batch itself."""
 NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = TORCH.words["runs-its-argument"]
 """Functions that call their argument: facts leave ``map`` out, and list the others by their own name."""
@@ -80,7 +80,7 @@ def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:
 
 
 def stores_in_loop(world: World, ref: FunctionRef) -> bool:
-    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives a turn does."""
+    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives an iteration does."""
     return any(call.loops for _, facts in family(world, ref) for call in facts.calls)
 
 
@@ -201,7 +201,7 @@ def back_propagates(world: World, ref: FunctionRef) -> bool:
 
 
 def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
-    """Whether something that the function calls in a loop back-propagates, wherever it stands: the turns are training steps."""
+    """Whether something that the function calls in a loop back-propagates, wherever it stands: the iterations are training steps."""
     return any(
         callee != ref and world.memoize(back_propagates, callee)
         for each, facts in family(world, ref)

@@ -341,7 +341,7 @@ def _elements(node: object) -> Iterator[tuple[str, str]]:
 
 
 def _bound_by(target: ir.Expr, iterable: ir.Expr) -> Iterator[tuple[str, str]]:
-    """What each turn of a loop binds to an element: containers, and the names."""
+    """What each iteration of a loop binds to an element: containers, and the names."""
     if container := dotted(iterable):
         yield from [(container, dotted(target))] if dotted(target) else []
         if isinstance(target, ir.Sequence):

@@ -192,7 +192,7 @@ class Tracker:
     # --- names ----------------------------------------------------------------------------------------------------------
 
     def take(self, target: ir.Expr, iterable: ir.Expr, state: set[str]) -> None:
-        """What each turn of a loop binds."""
+        """What each iteration of a loop binds."""
         self.bind(target, self.value(iterable, state), state)
 
     def assign(self, targets: list[ir.Expr], value: ir.Expr, state: set[str]) -> None:

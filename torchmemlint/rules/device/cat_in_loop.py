@@ -86,9 +86,9 @@ EVENT = Regrowth
 FEW = 16
 TARGET = re.compile(r"\s*([^=\n]+?)\s*=(?!=)")
 DICT = re.compile(r"\.(items|keys|values)\(\)")
-"""Loops over a dict: as many turns as there are keys."""
+"""Loops over a dict: as many iterations as there are keys."""
 PARTS = re.compile(r"\bself\.\w+")
-"""In a ``forward``: as many turns as the module has parts, or as its configuration says."""
+"""In a ``forward``: as many iterations as the module has parts, or as its configuration says."""
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:

@@ -112,7 +112,7 @@ RULE = Rule(
 EVENT = Store
 
 ROUNDS = re.compile(r"epoch|range|count|loader|fold|seed|round|task|set|phase|split|stage", re.IGNORECASE)
-"""Loops of which each turn goes over a whole set."""
+"""Loops of which each iteration goes over a whole set."""
 
 SMALL = re.compile(
     r"(^|_|\b)(loss(es)?|rewards?|ppls?|perplexit(y|ies)|accs?|accurac(y|ies)|nlls?|elbos?|metrics?|errors?|counts?|lengths?|lens|ids|ind(ex|ices)"
@@ -266,7 +266,7 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
 
 
 def flag_of_readers(event: Store, flow: Flow) -> str:
-    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while a turn adds to it in
+    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while an iteration adds to it in
     any case; "" where there is none."""
     record = flow.record
     sinks = record.sinks.get(event.mark, ())
@@ -282,7 +282,7 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
 
 
 def goes_back(event: Store, flow: Flow) -> bool:
-    """Whether a turn of the loop trains. A loader's loop that does not is an evaluation, whatever stands around it."""
+    """Whether an iteration of the loop trains. A loader's loop that does not is an evaluation, whatever stands around it."""
     return any(isinstance(other, Backward) and event.loop in other.site.loops for other in flow.record.events.values())
 
 

@@ -186,7 +186,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         if isinstance(e, Store)
         and not e.constant_key
         and hanging & e.graphs
-        and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
+        and e.loop in event.site.loops  # else each iteration keeps the one graph that was made before
         and flow.own(e.site)
         and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
@@ -330,7 +330,7 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
-    """Whether a list comprehension collects what this forward gives with its graph: nothing cuts it inside of a turn."""
+    """Whether a list comprehension collects what this forward gives with its graph: nothing cuts it inside of an iteration."""
     record = flow.record
     info = record.loops.get(event.site.loops[-1]) if event.site.loops else None
     if info is None or not info.listed:

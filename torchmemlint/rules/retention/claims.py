@@ -94,7 +94,7 @@ def claim(
 
 
 def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
-    """Whether each turn of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
+    """Whether each iteration of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
     info = flow.record.loops.get(loop) if loop is not None else None
     forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS]
     return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
@@ -120,7 +120,7 @@ def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark
 
 
 def is_detached_in_place(flow: Flow, mark: int) -> bool:
-    """Whether what is kept is cut off again in every turn by ``detach_()``."""
+    """Whether what is kept is cut off again in every iteration by ``detach_()``."""
     return any(s.how == ".detach_()" and not s.site.guards for s in flow.record.sinks.get(mark, ()))
 
 
@@ -155,7 +155,7 @@ def severity_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Severi
 
 
 def cost_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
+    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop around
     that creates the holder again, or the end of the function that made it."""
     few = few_turns(claimed, event, flow)
     if few:
@@ -224,7 +224,7 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
-    """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward.
+    """Whether the loop back-propagates something: its iterations are steps, and not the layers or the time steps of one forward.
     ``autograd.grad`` says that only where one of ``graphs`` is made in the loop, else it differentiates one graph, part by part;
     and not with ``create_graph``, where a later backward goes through the gradients of all turns: the inner steps of one outer one."""
     info = flow.record.loops.get(loop) if loop is not None else None
@@ -238,7 +238,7 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
 
 
 def runs_forwards(loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
-    """Whether each turn of the loop runs again the forwards whose results are kept."""
+    """Whether each iteration of the loop runs again the forwards whose results are kept."""
     return loop is not None and bool(graphs) and all(g.kind in CALLED_KINDS and loop in g.site.loops for g in graphs)
 
 

@@ -64,7 +64,7 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
     elif module and built_bare(m, cls, call, state):
         state.vars[oid, FROZEN] = const(True)  # around modules that are
     else:
-        m.bare.discard(oid)  # made here in another turn, with other arguments
+        m.bare.discard(oid)  # made here in another iteration, with other arguments
     if kind is Kind.INSTANCE:
         # What the constructor is given it may keep.
         gids = [m.whole(v, state)[0] for v in call.all()]
