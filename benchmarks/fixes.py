@@ -1,13 +1,14 @@
 """``python -m benchmarks.fixes FOLDER…``: what ``--fix --unsafe-fixes`` does to real projects.
 
-Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy fixed, and reported is
+Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy fixed, and
+reported is
 
 - how many findings were fixed, by rule, and in how many files; how many findings printed with a fixable rule have no fix;
 - what is broken: a changed file that does not compile, that lost a comment, or whose line ends are others;
 - whether a second run changes anything.
 
-``--notes`` and ``--min-confidence low`` fix what is not printed by default, too. ``--hunks FILE`` writes each changed place with
-its rule and surroundings as a line of JSON, ``--sample N`` shows N of those at random (``--seed``), for reading.
+``--notes`` and ``--min-confidence low`` fix what is not printed by default, too. ``--hunks FILE`` writes each changed place
+with its rule and surroundings as a line of JSON, ``--sample N`` shows N of those at random (``--seed``), for reading.
 
 The record (``--record``) has one entry for each project, the version of the linter that made it and the options: a run goes on
 where it was broken off, and does again what another version or other options made.

@@ -49,8 +49,8 @@ ACCURACY = DOCS / "accuracy.md"
 CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
 EVIDENCE = DOCS.parent / "benchmarks" / "evidence"
 EXAMPLE = EVIDENCE / "example.json"
-"""What ``torchmemlint confirm`` measured of the README's first example. ``TMLnnn.json`` beside it is the same of a fixture, for a rule
-whose programs show nothing when they only run: on the CPU, TML401's mistake and its fix keep the same bytes."""
+"""What ``torchmemlint confirm`` measured of the README's first example. ``TMLnnn.json`` beside it is the same of a fixture, for
+a rule whose programs show nothing when they only run: on the CPU, TML401's mistake and its fix keep the same bytes."""
 FAMILIES = {
     "A": "graphs that outlive their step (TML101 to TML104, TML204)",
     "B": "inference with grad mode on (TML201 to TML203)",

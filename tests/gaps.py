@@ -223,8 +223,8 @@ def again_gaps(case: Case) -> list[Gap]:
 
 
 def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
-    """What is still reported, in rows with a marker, with every marker turned into a suppression: what a finding stood for in other
-    loops is reported there, then."""
+    """What is still reported, in rows with a marker, with every marker turned into a suppression: what a finding stood for in
+    other loops is reported there, then."""
     skip = {(gap.path, gap.function) for gap in broken}
     texts = {name: MARKER.sub(r"  # noqa: \1", text) for name, text in case.texts.items()}
     found = [(one.path, one.span.start.row, one.code, one.message) for one in alarms(texts)]

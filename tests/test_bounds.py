@@ -160,8 +160,8 @@ def test_a_finding_stays_where_its_fix_takes_too_long_to_check(tmp_path: Path, m
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])
 def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the rules ask goes from graph to graph, for each graph, over all that are attached to it: a function that asks for too many of
-    these steps is left out, one with fewer is not."""
+    """What the rules ask goes from graph to graph, for each graph, over all that are attached to it: a function that asks for
+    too many of these steps is left out, one with fewer is not."""
     (tmp_path / "a.py").write_text(SHAPES[name](24)["a.py"])
     assert not checked(tmp_path).skipped
     (tmp_path / "a.py").write_text(SHAPES[name](150)["a.py"])

@@ -72,8 +72,8 @@ def fix_paths(
     comments: bool = True,
     refused: Callable[[str], str] | None = None,
 ) -> Fixed:
-    """Checks files and folders, and fixes in memory what their settings allow; ``refused`` says why a file must stay as it is, ""
-    where it need not."""
+    """Checks files and folders, and fixes in memory what their settings allow; ``refused`` says why a file must stay as it is,
+    "" where it need not."""
     return _fix(_over(paths, configuration, jobs, since, means=means, comments=comments), refused, configuration)
 
 

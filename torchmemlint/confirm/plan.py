@@ -57,8 +57,8 @@ _ROWS = re.compile(r"\bline (\d+)")
 
 
 def plan(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
-    """The experiment for a finding in a file of this text (of a notebook: the module that its cells make); ``project`` gives the grad mode
-    of the function's callers."""
+    """The experiment for a finding in a file of this text (of a notebook: the module that its cells make); ``project`` gives
+    the grad mode of the function's callers."""
     return _planned(finding, lambda finding: _plan(finding, text, project))
 
 
@@ -121,8 +121,8 @@ def _modules_of(job: Mapping[str, object]) -> dict[str, ast.Module]:
 
 
 def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
-    """Why what a joined tensor holds may not grow on: it is cut or set again in the same loop, or the loop (of a line that the linter
-    does not report) says that it turns few times. "" where nothing of this is visible."""
+    """Why what a joined tensor holds may not grow on: it is cut or set again in the same loop, or the loop (of a line that the
+    linter does not report) says that it turns few times. "" where nothing of this is visible."""
     statement = _statement_at(tree, row)
     place = _kept_in(statement)
     loops = [
@@ -346,8 +346,8 @@ def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
 
 
 def _row_in_twin(text: str, fixed: str, row: int, expected: int) -> int:
-    """The row of the flagged statement in the corrected text: where the fix left it as it is, that of the one in its turn among its
-    like."""
+    """The row of the flagged statement in the corrected text: where the fix left it as it is, that of the one in its turn among
+    its like."""
     try:
         before, after = ast.parse(text), ast.parse(fixed)
     except (SyntaxError, ValueError, RecursionError):

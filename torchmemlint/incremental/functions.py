@@ -1,8 +1,8 @@
 """Results of single functions, kept in memory from one check of a file to the next: what a language server reuses while one types.
 
 They are valid while every query that they depend on has the same result, as findings in the cache are (``findings``). Here, what the
-engine memoized on the way (``World.memoize``) is computed again if a query below it has another result. If the answer is the same,
-the results that depend on it are still valid.
+engine memoized on the way (``World.memoize``) is computed again if a query below it has another result. If the answer is the
+same, the results that depend on it are still valid.
 """
 
 from __future__ import annotations

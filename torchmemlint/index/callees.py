@@ -209,7 +209,8 @@ class CallResolver:
                     break
 
     def _stood_for(self, ref: FunctionRef) -> tuple[FunctionRef, ...]:
-        """The methods that an abstract one which no visible class overrides stands for: those of its name, as with a protocol."""
+        """The methods that an abstract one which no visible class overrides stands for: those of its name, as with a
+        protocol."""
         facts = self._reader.header(ref)
         name = ref.qualname.rpartition(".")[2]
         if not facts.owner or name in self.common or name.startswith("__"):

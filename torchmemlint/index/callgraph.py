@@ -58,8 +58,8 @@ class CallGraph:
         return self.resolver.tables
 
     def callers(self, ref: FunctionRef) -> Callers:
-        """The calls that can reach ``ref``, and whether it may be called by code that is not visible. As with ``calls_of``, who hands
-        their places on notes them."""
+        """The calls that can reach ``ref``, and whether it may be called by code that is not visible. As with ``calls_of``, who
+        hands their places on notes them."""
         return self._callers.answer(ref)
 
     def _find_callers(self, ref: FunctionRef) -> Callers:
@@ -103,8 +103,8 @@ class CallGraph:
         )
 
     def _is_of_base_outside(self, site: FunctionRef, callee: str) -> bool:
-        """Whether ``callee`` is a method of what only a base class that is not visible keeps (``self.model.preprocess`` below an engine of
-        another package): which may be an object of the project."""
+        """Whether ``callee`` is a method of what only a base class that is not visible keeps (``self.model.preprocess`` below
+        an engine of another package): which may be an object of the project."""
         me, _, rest = callee.partition(".")
         attribute, dot, _ = rest.partition(".")
         owner = self._reader.header(site).owner

@@ -157,8 +157,8 @@ class Starts:
         return StartMode.ESCAPES if escapes or not self._complete else StartMode.NO_CALLERS
 
     def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
-        """Whether all that other visible code runs of a method's module, by its other methods, runs with grad mode off, or its own
-        forward does: what nobody calls yet is there for the same use."""
+        """Whether all that other visible code runs of a method's module, by its other methods, runs with grad mode off, or its
+        own forward does: what nobody calls yet is there for the same use."""
         if not self._classes.is_subclass(owner, TORCH.names["module"]):
             return False
         forward = self._reader.head(owner.path, f"{owner.qualname}.forward")

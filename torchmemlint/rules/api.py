@@ -482,8 +482,8 @@ class Flow:
         return (holds(*found[0]), holds(found[0][0], not found[0][1])) if len(found) == 1 else ("", "")
 
     def beside_backward(self, graph: Graph) -> bool:
-        """Whether a backward, or an optimizer's step, runs in each of the iterations that the forward runs in: they share a step, and
-        not merely an epoch."""
+        """Whether a backward, or an optimizer's step, runs in each of the iterations that the forward runs in: they share a
+        step, and not merely an epoch."""
         loops = graph.site.loops
         return any(
             event.site.loops == loops[: len(event.site.loops)]

@@ -175,8 +175,8 @@ def layer_of(graph: Graph, flow: Flow) -> str:
 
 
 def chains(graph: Graph, flow: Flow) -> bool:
-    """Whether what an iteration of a loop makes of a forward's result goes into the next iteration's forward (``hidden``): all of its iterations'
-    graphs are attached to each other."""
+    """Whether what an iteration of a loop makes of a forward's result goes into the next iteration's forward (``hidden``): all
+    of its iterations' graphs are attached to each other."""
     record = flow.record
     above = {
         record.graphs[gid].place for gid in record.ancestors(graph.parents) if record.graphs[gid].kind is GraphKind.CARRIED

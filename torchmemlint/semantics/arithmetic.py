@@ -86,7 +86,8 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
 
 
 def in_roles(m: Machine, tensors: list[Tensor]) -> tuple[set[int], set[int], set[int], set[int]]:
-    """The graphs that tensors are attached to: those that are there, marks, those that may be there, and those that were only given."""
+    """The graphs that tensors are attached to: those that are there, marks, those that may be there, and those that were only
+    given."""
     graphs: set[int] = set()
     marks: set[int] = set()
     unsure: set[int] = set()
@@ -199,8 +200,8 @@ def is_parameter(m: Machine, value: Value) -> bool:
 
 
 def with_other_items(m: Machine, joined: Value, operands: Value, node: int, state: State) -> Value:
-    """A list that was made by ``+`` with what the operands that are not visibly containers may bring: ``[x] + net(x)`` holds what
-    the network gave."""
+    """A list that was made by ``+`` with what the operands that are not visibly containers may bring: ``[x] + net(x)`` holds
+    what the network gave."""
     others = frozenset(a for a in operands if type(a) is not Tuple and not (type(a) is Obj and m.heap[a.oid].kind is Kind.LIST))
     brought = frozenset(a for a in as_tensors(m, others, state, node) if type(a) in (Tensor, Unknown))
     for atom in joined if brought else ():

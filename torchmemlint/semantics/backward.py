@@ -66,7 +66,8 @@ def back_propagate(
 
 
 def spend(m: Machine, graphs: set[int], state: State) -> None:
-    """Marks all values that are attached to a graph which the backward ran through: in the next iteration of the loop it is an earlier one's."""
+    """Marks all values that are attached to a graph which the backward ran through: in the next iteration of the loop it is an
+    earlier one's."""
     record = m.record
     through = {g for g in record.ancestors(frozenset(graphs)) if record.graphs[g].kind in CALLED_KINDS}
     if not through:

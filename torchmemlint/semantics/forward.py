@@ -181,7 +181,8 @@ def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
 
 
 def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> bool:
-    """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input is attached to."""
+    """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input is
+    attached to."""
     return m.frozen(oid, state) and is_given_data(m, graphs)
 
 

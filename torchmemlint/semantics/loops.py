@@ -87,8 +87,8 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
 
 
 def walked_modules(m: Machine, item: Value) -> Iterator[Key]:
-    """The places that say whether the modules are frozen of which an item is a parameter, or holds one: an iteration that freezes its
-    parameter on a condition leaves others as they were, so the module is not frozen as a whole."""
+    """The places that say whether the modules are frozen of which an item is a parameter, or holds one: an iteration that
+    freezes its parameter on a condition leaves others as they were, so the module is not frozen as a whole."""
     for atom in item:
         if type(atom) is Obj and atom.oid in m.owner_of_params:
             yield m.owner_of_params[atom.oid], FROZEN
@@ -255,7 +255,8 @@ def carries(place: tuple[int, str], value: Value, before: State, m: Machine) -> 
 
 
 def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:
-    """How many iterations a loop over an expression has at most, where that is a display or a ``range`` of numbers that are known; else -1."""
+    """How many iterations a loop over an expression has at most, where that is a display or a ``range`` of numbers that are
+    known; else -1."""
     match iterable:
         case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
             return len(items)

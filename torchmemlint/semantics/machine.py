@@ -206,7 +206,8 @@ class Machine:
     owner_of_params: dict[int, int] = field(default_factory=dict)
     """``parameters()`` of a module → the module."""
     foreign: set[int] = field(default_factory=set)
-    """What is attached to inputs that a tokenizer made for another framework: a network that takes them is of that framework."""
+    """What is attached to inputs that a tokenizer made for another framework: a network that takes them is of that
+    framework."""
     mode_before: Mode | None = None
     """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
     pending_kwargs: tuple[int, dict[str, Value], Value] | None = None

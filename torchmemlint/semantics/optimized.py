@@ -83,8 +83,8 @@ def may_discard(world: World, ref: FunctionRef) -> bool:
 
 
 def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
-    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates again and
-    steps the network's own optimizer, and reads none of them meanwhile."""
+    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates
+    again and steps the network's own optimizer, and reads none of them meanwhile."""
     optimizer = optimizer_of(world, ref, text)
     facts = world.facts(ref)
     if not optimizer or TORCH.names["gradient"] in facts.names:
@@ -255,8 +255,8 @@ def _makers_without(world: World, path: str, inside: str, text: str) -> list[Fun
 
 
 def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
-    """Whether a module surely has parameters that want gradients: its class is one of the project's that has some and never mentions
-    freezing, or weights are loaded into it."""
+    """Whether a module surely has parameters that want gradients: its class is one of the project's that has some and never
+    mentions freezing, or weights are loaded into it."""
     places = _scope(world, path, inside, text)
     classes = {world.project.class_of(each.path, each.qualname, text) for each in places} - {None}
     for cls in classes:

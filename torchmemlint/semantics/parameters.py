@@ -180,8 +180,8 @@ def parametric_attributes(world: World, cls: ClassRef) -> frozenset[str]:
 
 
 def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | str | None:
-    """The class of the modules that visible calls give for a parameter, ``torch.nn.Module`` where they are of several; None where
-    one gives an object of another kind, or nothing is known of any."""
+    """The class of the modules that visible calls give for a parameter, ``torch.nn.Module`` where they are of several; None
+    where one gives an object of another kind, or nothing is known of any."""
     found = world.project.classes_given(ref, parameter)
     if not found and looks_like_module(words_given(world, ref, parameter)):
         return MODULE_CLASS

@@ -68,9 +68,11 @@ class Record:
     """Graphs → the sinks that their values went to, once the run is over."""
     evidence: dict[int, set[str]] = field(default_factory=dict)
     operations: dict[int, set[str]] = field(default_factory=dict)
-    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which is attached to a graph or mark."""
+    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which is attached to a graph or
+    mark."""
     carried: dict[tuple[tuple[int, str], tuple[int, int]], set[int]] = field(default_factory=dict)
-    """A place and a loop that carries it round → the graphs and marks that its value is attached to when a pass of the loop ends."""
+    """A place and a loop that carries it round → the graphs and marks that its value is attached to when a pass of the loop
+    ends."""
     reused: set[tuple[int, str]] = field(default_factory=set)
     """Places that a loop carries round and whose values a module was given after a backward had run through their graphs."""
     backwarded: set[int] = field(default_factory=set)
@@ -134,8 +136,8 @@ class Record:
 
     @property
     def children(self) -> dict[int, list[int]]:
-        """Graphs and marks → the graphs that depend on them; marks excepted (they are ways, not graphs). To look at it is to look
-        at one graph, and is counted."""
+        """Graphs and marks → the graphs that depend on them; marks excepted (they are ways, not graphs). To look at it is to
+        look at one graph, and is counted."""
         if self.asking is not None:
             self.asking.take(self.step)
         if self.known_children is None:

@@ -51,8 +51,8 @@ def bound_in(loop: ir.For | ir.While) -> tuple[frozenset[str], int]:
 
 def only_grows(loop: ir.For | ir.While, target: ir.Expr, call: ir.Call, changing: frozenset[str]) -> bool:
     """Whether nothing in the loop reads the value but the call that makes it longer (and what asks for its size), nothing
-    binds it again, unless on the other branch (the first iteration), and each iteration adds to the same place. ``changing`` are the
-    texts of what the loop binds."""
+    binds it again, unless on the other branch (the first iteration), and each iteration adds to the same place. ``changing``
+    are the texts of what the loop binds."""
     text = text_of(target)
     if {text_of(name) for name in _walk(target)} & changing - {text} or (
         isinstance(loop, ir.For) and _binds(loop.target, text)

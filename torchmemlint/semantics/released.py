@@ -31,7 +31,8 @@ class Placed:
 class Release:
     """Where a ``name`` is deleted or bound again.
 
-    early    before any training loop, wherever it was bound; else in the iterations of a loop, if need be under a test of its own
+    early    before any training loop, wherever it was bound; else in the iterations of a loop, if need be under a test of its
+    own
     deletes  it is deleted
     """
 

@@ -1,8 +1,8 @@
 """Whether a backward that keeps its graph (``retain_graph=True``) is followed by one that needs it.
 
 A second backward, or an ``autograd.grad``, needs the graph when it shares one with the first and can run after it while the
-graph is the same: later in the same iteration of every loop that made the graph, or in another iteration of a loop that the graph
-outlives. What leaves the function by ``return`` is followed into the callers; what comes in by a parameter is judged in
+graph is the same: later in the same iteration of every loop that made the graph, or in another iteration of a loop that the
+graph outlives. What leaves the function by ``return`` is followed into the callers; what comes in by a parameter is judged in
 theirs.
 """
 
@@ -105,8 +105,10 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
 
 
 def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark says that the value depends on what an earlier iteration of a loop around the backward, or an earlier call, left
-    attached: then that iteration's graph is gone through again. What a loop inside the iteration carries round is of this iteration alone."""
+    """Whether a mark says that the value depends on what an earlier iteration of a loop around the backward, or an earlier
+    call, left attached: then that iteration's graph is gone through again. What a loop inside the iteration carries round is of
+    this
+    iteration alone."""
     mark = record.graphs[gid]
     if mark.kind is not GraphKind.CARRIED:
         return False
@@ -276,10 +278,10 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
 
 
 def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
-    """The steps of optimizers behind a backward in each iteration of its loop. What is taken out of the loop, or used behind the step of
-    the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with parameters that
-    have changed since. A single step says less: it may be that of another part (a temperature, a discriminator) than the one that
-    is trained next."""
+    """The steps of optimizers behind a backward in each iteration of its loop. What is taken out of the loop, or used behind
+    the step of the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with
+    parameters that have changed since. A single step says less: it may be that of another part (a temperature, a discriminator)
+    than the one that is trained next."""
     return [
         other
         for other in record.events.values()
@@ -297,8 +299,8 @@ def _collects(event: Store | Accumulate) -> bool:
 
 
 def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
-    """What each returned value is attached to, of those that are attached to a family of graphs; all of it together where they are not
-    distinguished."""
+    """What each returned value is attached to, of those that are attached to a family of graphs; all of it together where they
+    are not distinguished."""
     values = []
     todo = list(record.result)
     while todo:

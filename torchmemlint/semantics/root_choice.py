@@ -80,7 +80,8 @@ def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:
 
 
 def stores_in_loop(world: World, ref: FunctionRef) -> bool:
-    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives an iteration does."""
+    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives an iteration
+    does."""
     return any(call.loops for _, facts in family(world, ref) for call in facts.calls)
 
 
@@ -201,7 +202,8 @@ def back_propagates(world: World, ref: FunctionRef) -> bool:
 
 
 def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
-    """Whether something that the function calls in a loop back-propagates, wherever it stands: the iterations are training steps."""
+    """Whether something that the function calls in a loop back-propagates, wherever it stands: the iterations are training
+    steps."""
     return any(
         callee != ref and world.memoize(back_propagates, callee)
         for each, facts in family(world, ref)

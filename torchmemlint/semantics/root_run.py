@@ -277,8 +277,8 @@ def by_graph(sunk: dict[Sink, set[int]]) -> dict[int, tuple[Sink, ...]]:
 
 
 def finish(record: Record) -> None:
-    """Back-propagation, once all graphs know what they are attached to: judged at the end, because a backward frees a graph for every
-    value that is attached to it, whether it was stored before or after."""
+    """Back-propagation, once all graphs know what they are attached to: judged at the end, because a backward frees a graph for
+    every value that is attached to it, whether it was stored before or after."""
     for event in record.events.values():
         if isinstance(event, Backward):
             sure = record.ancestors(event.graphs)

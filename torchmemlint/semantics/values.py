@@ -241,8 +241,8 @@ def normal(atoms: Iterable[Atom]) -> Value:
 
 
 def union(sets: list[frozenset[int]]) -> frozenset[int]:
-    """All that is in any of the sets: the largest itself, where it has all of that, so that a thousand values which are attached to the same
-    graphs hold one set of them."""
+    """All that is in any of the sets: the largest itself, where it has all of that, so that a thousand values which are
+    attached to the same graphs hold one set of them."""
     largest = max(sets, key=len)
     return largest if all(one is largest or one <= largest for one in sets) else largest.union(*sets)
 

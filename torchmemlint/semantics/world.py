@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class EngineSettings(Protocol):
-    """What users declare about code that is not visible, and the oldest torch that theirs must run with (see ``project.settings.Settings``)."""
+    """What users declare about code that is not visible, and the oldest torch that theirs must run with (see
+    ``project.settings.Settings``)."""
 
     @property
     def no_grad_wrappers(self) -> tuple[str, ...]: ...
@@ -55,8 +56,8 @@ Answer = TypeVar("Answer")
 
 
 class World:
-    """Looks things up, each once. What is memoized goes through the project's query_log (``index.query_log``), because a finding
-    rests on what was looked up for it, whoever asked first.
+    """Looks things up, each once. What is memoized goes through the project's query_log (``index.query_log``), because a
+    finding rests on what was looked up for it, whoever asked first.
 
     ``read`` gives the text of a file by its path (raises SourceError); lowering happens on demand, an outermost function at a
     time, so that only regions that a run reaches are ever parsed again.

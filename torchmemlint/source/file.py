@@ -66,7 +66,8 @@ class SourceFile:
         return None if self.notebook is None else self.notebook.rows_of_cells(self.lines)
 
     def reading(self, recovered: bool) -> Reading | None:
-        """How the code is read where it does not parse (``recovered`` says so of a file that is no notebook); None where it does."""
+        """How the code is read where it does not parse (``recovered`` says so of a file that is no notebook); None where it
+        does."""
         if self.notebook is not None:
             return self.notebook.reading
         if not recovered:

@@ -390,8 +390,8 @@ class _Parts:
 
 @dataclass(slots=True)
 class _Statement:
-    """A statement with what is attached to it; what is wrong with it, or what has to be changed; what seems to be defined in a string or
-    bracket of it."""
+    """A statement with what is attached to it; what is wrong with it, or what has to be changed; what seems to be defined in a
+    string or bracket of it."""
 
     lines: Sequence[Line]
     start: int

@@ -1,8 +1,8 @@
 """Whether a fix changes what the program does: the original and the corrected function on the same stand-ins, in every phase.
 
 Compared are what the calls return and leave in their receiver and arguments, the graph and the gradients of every ``backward()``, and
-exceptions. A *phase* is one answer to the ``if`` statements whose answer is not visible: as guessed first, then each of them turned.
-Loops over what the code itself lists (``for phase in ["train", "val"]``) run over all of it, others a few steps.
+exceptions. A *phase* is one answer to the ``if`` statements whose answer is not visible: as guessed first, then each of them
+turned. Loops over what the code itself lists (``for phase in ["train", "val"]``) run over all of it, others a few steps.
 """
 
 from __future__ import annotations

@@ -744,8 +744,8 @@ def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
 
 
 def plain(tree: ast.Module, site: Site, flaw: Flaw) -> ast.Module:
-    """As ``whole``, with nothing sampled or corrected: loops and conditions are the harness's, each time that the flagged statement comes it
-    is reported, and a flagged forward goes through the harness."""
+    """As ``whole``, with nothing sampled or corrected: loops and conditions are the harness's, each time that the flagged
+    statement comes it is reported, and a flagged forward goes through the harness."""
     rewrite = _Plain(site, flaw)
     _soften(tree)
     _guard_classes(tree, site)

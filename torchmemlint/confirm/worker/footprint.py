@@ -1,7 +1,7 @@
 """What the harness does with calls whose mistake is no graph that is kept: joins, checkpoints, gradients filled with zeros.
 
-Each of these takes the place of a call in the flagged statement (``calls.py`` puts it there), looks, and in the corrected variant
-does the work as the corrected code would.
+Each of these takes the place of a call in the flagged statement (``calls.py`` puts it there), looks, and in the corrected
+variant does the work as the corrected code would.
 """
 
 from __future__ import annotations

@@ -917,8 +917,8 @@ def fixed(target: Target, source: str, row: int) -> Target:
 
 
 def _of_a_load(target: Target, site: cut.Site, job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
-    """A load, once: no growth is asked about, but what is held when the modules run. The first run shows which parts of the file hold
-    weights."""
+    """A load, once: no growth is asked about, but what is held when the modules run. The first run shows which parts of the
+    file hold weights."""
     best: Mapping[str, object] = {}
     chosen = ("whole function", 0, False)
     for attempt in [chosen, ("whole function", 0, True), *([("slice", len(site.loops) - 1, True)] if site.loops else [])]:
@@ -1129,8 +1129,8 @@ def _graph_bytes(harness: Harness, forwards: int) -> int:
 
 
 def _guards(tree: ast.Module, backwards: Iterable[tuple[int, ...]], guessed: Mapping[int, bool]) -> list[int]:
-    """Rows of the ``if`` statements whose guessed answers led to the backward calls (each is identified by the rows of its frames);
-    none where some call rests on no guess."""
+    """Rows of the ``if`` statements whose guessed answers led to the backward calls (each is identified by the rows of its
+    frames); none where some call rests on no guess."""
     sides: dict[int, range] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.lineno in guessed:

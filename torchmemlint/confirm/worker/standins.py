@@ -41,11 +41,12 @@ SHAPE = (4, 4)
 class Record:
     """What happened during one run, for the verdict; one per child and run.
 
-    ``inert`` names callees that are not visible and whose results are plain data in this run: what still grows then does not rest on them.
-    ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked`` counts how often
-    something depended on whether a stand-in is true; ``hung`` says that an operation of the code gave a value with a graph.
-    ``apart``: each stand-in model has a parameter of its own, else they share one. ``owned`` are the storages of the parameters and buffers
-    of the real modules that ran: what a graph saves of frozen weights or running means is there without it.
+    ``inert`` names callees that are not visible and whose results are plain data in this run: what still grows then does not
+    rest on them. ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked``
+    counts how often something depended on whether a stand-in is true; ``hung`` says that an operation of the code gave a value
+    with a graph. ``apart``: each stand-in model has a parameter of its own, else they share one. ``owned`` are the storages of
+    the parameters and buffers of the real modules that ran: what a graph saves of frozen weights or running means is there
+    without it.
     """
 
     def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset(), apart: bool = False) -> None:

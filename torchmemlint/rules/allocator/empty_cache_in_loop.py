@@ -173,8 +173,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
 
 
 def generates(event: CallEffect, flow: Flow) -> str:
-    """The call by which each iteration of the loop runs a network for many steps, where nothing trains and no module runs in the loop
-    itself; "" where there is none."""
+    """The call by which each iteration of the loop runs a network for many steps, where nothing trains and no module runs in
+    the loop itself; "" where there is none."""
     record, around = flow.record, event.site.loops
     if not around or around[-1][0] != event.site.frame:
         return ""
@@ -324,8 +324,9 @@ def is_answer(value: str) -> bool:
 
 
 def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
-    """Whether an iteration of the loop is a step: a batch of a loader, or a body that runs a network, back-propagates or steps an
-    optimizer in the loop itself. A loop in which these only run in a loop inside it is one of stages (epochs, folds, tasks)."""
+    """Whether an iteration of the loop is a step: a batch of a loader, or a body that runs a network, back-propagates or steps
+    an optimizer in the loop itself. A loop in which these only run in a loop inside it is one of stages (epochs, folds,
+    tasks)."""
     record = flow.record
     info = record.loops[loop]
     if info.attempts:
@@ -357,8 +358,8 @@ def is_training(event: object) -> bool:
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
-    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of nothing
-    that the iteration brings (``build()``)."""
+    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of
+    nothing that the iteration brings (``build()``)."""
     networks = [
         g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
     ]

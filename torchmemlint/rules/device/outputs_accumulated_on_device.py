@@ -266,8 +266,8 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
 
 
 def flag_of_readers(event: Store, flow: Flow) -> str:
-    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while an iteration adds to it in
-    any case; "" where there is none."""
+    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while an iteration
+    adds to it in any case; "" where there is none."""
     record = flow.record
     sinks = record.sinks.get(event.mark, ())
     params = flow.runs.world.header(record.root).params

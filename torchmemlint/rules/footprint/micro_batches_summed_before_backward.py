@@ -156,8 +156,8 @@ def few_turns(info: LoopInfo, loop: tuple[int, int], flow: Flow) -> str:
 
 
 def shared(event: Accumulate | Store, backward: Backward, flow: Flow) -> bool:
-    """Whether something else that an iteration's graph gave is kept, and used in another way than by this backward: the graph is
-    still needed when the loop is over."""
+    """Whether something else that an iteration's graph gave is kept, and used in another way than by this backward: the graph
+    is still needed when the loop is over."""
     record = flow.record
 
     def of_a_turn(graphs: frozenset[int]) -> set[int]:
@@ -188,7 +188,8 @@ def after(backward: Backward, event: Accumulate | Store) -> bool:
 
 
 def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset[str]) -> Graph | None:
-    """The forward of the loop's iteration that the added loss is attached to; None where the iterations share a graph, or go on from one another."""
+    """The forward of the loop's iteration that the added loss is attached to; None where the iterations share a graph, or go on
+    from one another."""
     record = flow.record
     through = [record.graphs[g] for g in sorted(record.ancestors(event.graphs)) if g in record.graphs]
     ran: list[Graph] = []

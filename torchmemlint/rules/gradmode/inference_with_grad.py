@@ -291,7 +291,8 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
 
 
 def gathered(hanging: frozenset[int], flow: Flow) -> str:
-    """The attribute in which the calls of a method gather what is attached to a graph, one value after another; "" where none does."""
+    """The attribute in which the calls of a method gather what is attached to a graph, one value after another; "" where none
+    does."""
     found = (
         each.place
         for each in flow.record.events.values()
@@ -469,7 +470,8 @@ STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
-    """Whether the function's result depends on what it was given, and on no forward of its own: the caller may want that graph."""
+    """Whether the function's result depends on what it was given, and on no forward of its own: the caller may want that
+    graph."""
     graphs = [flow.record.graphs[g] for g in flow.record.returned]
     return any(g.kind is GraphKind.PARAM for g in graphs) and not any(g.kind in CALLED_KINDS for g in graphs)
 

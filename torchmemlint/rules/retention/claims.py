@@ -52,7 +52,8 @@ def claim(
     *,
     total: bool = False,
 ) -> Claim | Silent:
-    """The claim about a value that is attached to these graphs and is kept by way of ``mark``; ``total``: added to what was there.
+    """The claim about a value that is attached to these graphs and is kept by way of ``mark``; ``total``: added to what was
+    there.
 
     Silent where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
@@ -155,8 +156,8 @@ def severity_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Severi
 
 
 def cost_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop around
-    that creates the holder again, or the end of the function that made it."""
+    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop
+    around that creates the holder again, or the end of the function that made it."""
     few = few_turns(claimed, event, flow)
     if few:
         return f"{claimed.cost}; little here: {few}"
@@ -224,9 +225,10 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
-    """Whether the loop back-propagates something: its iterations are steps, and not the layers or the time steps of one forward.
-    ``autograd.grad`` says that only where one of ``graphs`` is made in the loop, else it differentiates one graph, part by part;
-    and not with ``create_graph``, where a later backward goes through the gradients of all turns: the inner steps of one outer one."""
+    """Whether the loop back-propagates something: its iterations are steps, and not the layers or the time steps of one
+    forward. ``autograd.grad`` says that only where one of ``graphs`` is made in the loop, else it differentiates one graph,
+    part by part; and not with ``create_graph``, where a later backward goes through the gradients of all turns: the inner steps
+    of one outer one."""
     info = flow.record.loops.get(loop) if loop is not None else None
     if info is not None and info.text.endswith(VIEWS_OF_DICT):
         return False  # the parts of one step

@@ -140,8 +140,8 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
 
 
 def is_summed_for_later(flow: Flow, event: Accumulate, gids: frozenset[int]) -> bool:
-    """Whether what is attached to the state's graph is summed over the loop's iterations, and the sum is not only looked at: then a backward
-    through all steps is what the graphs are kept for."""
+    """Whether what is attached to the state's graph is summed over the loop's iterations, and the sum is not only looked at:
+    then a backward through all steps is what the graphs are kept for."""
     record = flow.record
     for other in record.events.values():
         if not isinstance(other, Accumulate) or other.key == event.key or event.loop not in other.outlived:

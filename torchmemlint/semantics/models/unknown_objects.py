@@ -73,8 +73,8 @@ def call_opaque(
     oid: int = -1,
     direct: bool = False,
 ) -> Value:
-    """An unresolved call: its result may depend on whatever went in, and may be attached by itself. ``oid`` is the unknown object
-    that is called, or whose method is; ``direct`` says that this may run a network."""
+    """An unresolved call: its result may depend on whatever went in, and may be attached by itself. ``oid`` is the unknown
+    object that is called, or whose method is; ``direct`` says that this may run a network."""
     # What is given nothing has nothing to run on (``env_fn()``); a tokenizer gets an argument for what to return.
     values = call.all()
     direct = direct and bool(values) and not ARRAYS & call.keywords.keys()
