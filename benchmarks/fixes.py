@@ -1,13 +1,14 @@
 """``python -m benchmarks.fixes FOLDER…``: what ``--fix --unsafe-fixes`` does to real projects.
 
-Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy repaired, and reported is
+Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy fixed, and
+reported is
 
 - how many findings were fixed, by rule, and in how many files; how many findings printed with a fixable rule have no fix;
 - what is broken: a changed file that does not compile, that lost a comment, or whose line ends are others;
 - whether a second run changes anything.
 
-``--notes`` and ``--min-confidence low`` repair what is not printed by default, too. ``--hunks FILE`` writes each changed place with
-its rule and surroundings as a line of JSON, ``--sample N`` shows N of those at random (``--seed``), for reading.
+``--notes`` and ``--min-confidence low`` fix what is not printed by default, too. ``--hunks FILE`` writes each changed place
+with its rule and surroundings as a line of JSON, ``--sample N`` shows N of those at random (``--seed``), for reading.
 
 The record (``--record``) has one entry for each project, the version of the linter that made it and the options: a run goes on
 where it was broken off, and does again what another version or other options made.
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with asked.hunks.open("a", encoding="utf-8") as file:
                 file.writelines(f"{json.dumps({'project': name, **hunk})}\n" for hunk in hunks)
         write(asked.record, {**made_by, "total": total(projects.values()), "projects": dict(sorted(projects.items()))})
-        print(f"{name}: {sum(entry['applied'].values())} repaired, {len(faults(entry))} faults", file=sys.stderr, flush=True)
+        print(f"{name}: {sum(entry['applied'].values())} fixed, {len(faults(entry))} faults", file=sys.stderr, flush=True)
     summed = total(projects.values())
     print(json.dumps(summed, indent=1))
     for name, entry in sorted(projects.items()):
@@ -93,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fixes", description="Repairs copies of real projects.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fixes", description="Fixes copies of real projects.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--notes", action="store_true", help="repair notes, too")
+    parser.add_argument("--notes", action="store_true", help="fix notes, too")
     parser.add_argument("--min-confidence", choices=("low", "medium", "high"), default="medium")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--hunks", type=Path, help="write each changed place to this file")
@@ -138,7 +139,7 @@ def fixed_copy(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list
 
 
 def faults_of(before: bytes, after: bytes, path: str) -> Iterator[str]:
-    """What a repair must not have done to a file."""
+    """What a fix must not have done to a file."""
     if path.endswith(".ipynb"):
         try:
             json.loads(after)

@@ -44,7 +44,7 @@ KNOWN = {
     ("rules/gradmode/ineffective_no_grad.py", "SAYINGS"): (OWN, "texts for the engine's own words (Spelling)"),
     ("semantics/constructors.py", "FLAG_ACTIONS"): (PYTHON, "actions of argparse"),
 }
-"""Constants of which the words do not tell: what they are, and why."""
+"""Constants that the words do not explain: what they are, and why."""
 NOT_LIBRARIES = ("python.toml", "packages.toml", "users.toml")
 """Tables that name no members of libraries."""
 TYPES = (list, dict, set, tuple, str, bytes, int, float, type, collections.deque, collections.OrderedDict)

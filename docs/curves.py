@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 86, 20, 46, 44
+WIDTH, HEIGHT = 520, 280
+LEFT, RIGHT, TOP, BOTTOM = 92, 20, 66, 48
 STYLE = """\
-.paper { fill: #fff } text { font: 13px system-ui, sans-serif; fill: #3d4552 } .soft { fill: #5b6575 }
+.paper { fill: #fff } text { font: 15px system-ui, sans-serif; fill: #3d4552 } .soft { fill: #5b6575 }
 .grid { stroke: #d8dde5 } .axis { stroke: #8791a1 }
 .with { stroke: #c0392b; fill: #c0392b } .without { stroke: #1f7a44; fill: #1f7a44 }
 polyline { fill: none !important; stroke-width: 2.5 } .without.line { stroke-dasharray: 7 4 }
@@ -50,9 +50,9 @@ def curve(code: str, row: dict[str, Any], record: dict[str, Any]) -> str:
     before, after = row["before"], row["after"]
     grows = before["live_bytes_per_step"] * 10 >= before["nodes_per_step"] * 512 and before["live_bytes_per_step"] > 0
     if grows:
-        title, series = "Memory that is still allocated after each step", (before["live_bytes"], after["live_bytes"])
+        title, series = "Memory still allocated after each step", (before["live_bytes"], after["live_bytes"])
     elif before["nodes_per_step"]:
-        title, series = "Autograd nodes that are still alive after each step", (before["nodes"], after["nodes"])
+        title, series = "Autograd nodes still alive after each step", (before["nodes"], after["nodes"])
     else:
         return peaks(code, before["peak_bytes"], after["peak_bytes"], record)
     unit, divisor = ("nodes", 1) if series[0] is before.get("nodes") else unit_of(max(map(max, series)))
@@ -100,8 +100,8 @@ def peaks(code: str, before: int, after: int, record: dict[str, Any]) -> str:
     y = scale(marks[-1])
     body = grid(marks, unit, y)
     for name, words, value, left in (
-        ("with", "with the mistake", before, LEFT + 90),
-        ("without", "corrected", after, LEFT + 310),
+        ("with", "with the mistake", before, LEFT + 40),
+        ("without", "corrected", after, LEFT + 235),
     ):
         top = y(value / divisor)
         body.append(f'<rect class="{name}" x="{left}" y="{top}" width="130" height="{round(HEIGHT - BOTTOM - top, 1)}"/>')
@@ -125,9 +125,9 @@ def grid(marks: Sequence[float], unit: str, y: Callable[[float], float]) -> list
 
 def legend() -> list[str]:
     parts = []
-    for name, words, left in (("with", "with the mistake", LEFT), ("without", "corrected", LEFT + 170)):
-        parts.append(f'<polyline class="{name} line" points="{left},34 {left + 28},34"/>')
-        parts.append(f'<text x="{left + 36}" y="38">{words}</text>')
+    for name, words, left in (("with", "with the mistake", LEFT), ("without", "corrected", LEFT + 185)):
+        parts.append(f'<polyline class="{name} line" points="{left},42 {left + 28},42"/>')
+        parts.append(f'<text x="{left + 36}" y="47">{words}</text>')
     return parts
 
 
@@ -139,7 +139,7 @@ def drawing(title: str, body: Sequence[str], record: dict[str, Any]) -> str:
             f"<title>{escape(title)} ({escape(source)})</title>",
             f"<style>{STYLE}</style>",
             f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',  # a page may be dark where the system is light
-            f'<text x="{LEFT}" y="18" font-weight="bold">{escape(title)}</text>',
+            f'<text x="12" y="22" font-weight="bold">{escape(title)}</text>',
             *body,
             "</svg>",
             "",

@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from torchmemlint import check_source, rules
+from torchmemlint.findings import INTERNAL_ERROR
 from torchmemlint.rules.card import Rule
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -40,14 +41,16 @@ WITH_CURVES = ("1", "2", "4")
 """Groups of rules whose pages show a curve."""
 CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
 README = DOCS.parent / "README.md"
-WITH_OUTPUT = (README, DOCS / "getting-started.md")
+WITH_OUTPUT = (README, DOCS / "getting-started.md", DOCS / "oom.md")
 CONSOLE = re.compile(r"(?<=^```console\n)\$ torchmemlint ([^\n]+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 SITE = DOCS.parent / "zensical.toml"
 IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
 ACCURACY = DOCS / "accuracy.md"
 CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
-EXAMPLE = DOCS.parent / "benchmarks" / "evidence" / "example.json"
-"""What ``torchmemlint confirm`` measured of the README's first example."""
+EVIDENCE = DOCS.parent / "benchmarks" / "evidence"
+EXAMPLE = EVIDENCE / "example.json"
+"""What ``torchmemlint confirm`` measured of the README's first example. ``TMLnnn.json`` beside it is the same of a fixture, for
+a rule whose programs show nothing when they only run: on the CPU, TML401's mistake and its fix keep the same bytes."""
 FAMILIES = {
     "A": "graphs that outlive their step (TML101 to TML104, TML204)",
     "B": "inference with grad mode on (TML201 to TML203)",
@@ -90,7 +93,7 @@ def cards() -> str:
         '"""The cards of all rules, in code order: a copy of each module\'s ``RULE``. Written by ``python docs/generate.py``."""',
         "",
         "from torchmemlint.findings import Safety, Severity",
-        "from torchmemlint.rules.card import About, Advice, Once, Repair, Rule, Same, Shown",
+        "from torchmemlint.rules.card import About, Advice, Correction, Once, Rule, Same, Shown",
         "",
         "# fmt: off",
         "CARDS = {",
@@ -128,6 +131,9 @@ def typical(code: str) -> str:
     blocks = re.findall(r"^```python\n(.*?)^```$", rules.page(code), re.MULTILINE | re.DOTALL)
     options = {"preview": True, "extend-select": [code], "notes": True, "min-confidence": "low"}
     found = check_source(blocks[0], "example.py", options=options, isolated=True) if blocks and code > "TML1" else []
+    crash = next((one for one in found if one.code == INTERNAL_ERROR), None)
+    if crash is not None:
+        raise SystemExit(f"{code}: the example of its page: {crash.message}")
     return next((one.severity.value for one in found if one.code == code), rule.severity.value)
 
 
@@ -175,6 +181,10 @@ def curve_of(code: str) -> tuple[str, str] | None:
         row = curves.best([row for row in record["pairs"] if row["code"] == code]) if code[3] in WITH_CURVES else None
         if row is not None:
             return curves.curve(code, row, record), row["pair"]
+    single = EVIDENCE / f"{code}.json"
+    if single.exists():
+        row = json.loads(single.read_text(encoding="utf-8"))
+        return curves.curve(code, row, row), row["pair"]
     return None
 
 
@@ -182,7 +192,7 @@ def curve_of(code: str) -> tuple[str, str] | None:
 def records() -> tuple[tuple[str, dict[str, Any]], ...]:
     """The latest record of each kind of device, by the name of its file."""
     latest: dict[str, Path] = {}
-    for path in sorted((DOCS.parent / "benchmarks" / "evidence" / "records").glob("*.json")):
+    for path in sorted((EVIDENCE / "records").glob("*.json")):
         latest[path.stem.split("-", 3)[3]] = path
     return tuple((path.stem, json.loads(path.read_text(encoding="utf-8"))) for _, path in sorted(latest.items()))
 
@@ -211,7 +221,7 @@ def measured(code: str) -> str:
         return ""
     lines = [
         "## Measured",
-        f"Two programs in `fixtures/{code}` that differ by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
+        f"Pairs of programs in `fixtures/{code}` that differ only by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
         "",
         "| program | verdict | bytes kept per step | graph nodes per step | peak | device |",
         "|---|---|---|---|---|---|",
@@ -230,7 +240,7 @@ def picture(code: str) -> list[str]:
     return [
         f"![Memory with the mistake and without it](../images/{code}.svg)",
         "",
-        f"Measured on `{drawn[1]}` in `fixtures/{code}`, a small model: compare the shapes of the curves, not the bytes.",
+        f"Measured on `{drawn[1]}` in `fixtures/{code}`, a small model: compare the shapes, not the bytes.",
         "",
     ]
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent / "fixtures"
 KNOWN = Path(__file__).parent / "known_gaps.txt"
 GRADE = "note|warning|error|low|medium|high"
 MARKER = re.compile(rf"  # expect: (TML\d{{3}}(?: (?:{GRADE}))*(?:, TML\d{{3}}(?: (?:{GRADE}))*)*)$", re.MULTILINE)
-"""The codes that are expected in a row, each with its severity and its confidence where these are to be told."""
+"""The codes that are expected in a row, each with its severity and its confidence where these are to be checked."""
 MODULE = "<module>"
 
 Texts = Mapping[str, str]
@@ -46,7 +46,7 @@ class Case:
     twins: Texts
 
     @property
-    def repaired(self) -> Texts:
+    def corrected(self) -> Texts:
         return {**self.texts, **self.twins}
 
 
@@ -191,16 +191,16 @@ def alarm_gaps(texts: Texts, twin: bool = False) -> list[Gap]:
 
 
 def fix_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
-    """Functions whose fixed text is not their twin's; those with wrong alarms, and the repairs by hand, are not judged."""
+    """Functions whose fixed text is not their twin's; those with wrong alarms, and the fixes by hand, are not judged."""
     skip = {(gap.path, gap.function) for gap in broken}
     after = fixed(case.texts)
     out = []
     for name, text in case.texts.items():
-        if case.repaired[name].startswith("# twin: by hand"):
+        if case.corrected[name].startswith("# twin: by hand"):
             continue
         mine, its = (
             pieces(without_marks(after[name])),
-            pieces(case.repaired[name] if name in case.twins else without_marks(text)),
+            pieces(case.corrected[name] if name in case.twins else without_marks(text)),
         )
         for function in sorted({*mine, *its}):
             if mine.get(function) != its.get(function) and (name, function) not in skip:
@@ -212,7 +212,7 @@ def fix_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
 
 
 def again_gaps(case: Case) -> list[Gap]:
-    """Functions that fixing changes once more: their finding outlives its repair."""
+    """Functions that fixing changes once more: their finding outlives its fix."""
     once = fixed(case.texts)
     out = []
     for name, text in fixed(once).items():
@@ -223,8 +223,8 @@ def again_gaps(case: Case) -> list[Gap]:
 
 
 def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
-    """What is still told, in rows with a marker, with every marker turned into a suppression: what a finding spoke for in other
-    loops is reported there, then."""
+    """What is still reported, in rows with a marker, with every marker turned into a suppression: what a finding stood for in
+    other loops is reported there, then."""
     skip = {(gap.path, gap.function) for gap in broken}
     texts = {name: MARKER.sub(r"  # noqa: \1", text) for name, text in case.texts.items()}
     found = [(one.path, one.span.start.row, one.code, one.message) for one in alarms(texts)]
@@ -235,7 +235,7 @@ def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
 
 def twin_gaps(case: Case) -> list[Gap]:
     """Alarms in what is fixed."""
-    return [gap for gap in alarm_gaps(case.repaired, twin=True) if gap.path.replace(".fixed.py", ".py") in case.twins]
+    return [gap for gap in alarm_gaps(case.corrected, twin=True) if gap.path.replace(".fixed.py", ".py") in case.twins]
 
 
 def gaps(case: Case) -> list[Gap]:

@@ -1,8 +1,8 @@
 """What the engine believes where a program says ``reveal(x)`` or ``reveal()``, in a few words.
 
-    graph        a tensor that hangs on a graph that surely exists (on some path at least)
+    graph        a tensor that is attached to a graph that surely exists (on some path at least)
     graph freed  the same, and a backward of this function freed it, whether before or after this line
-    maybe graph  a tensor, or anything, that may hang on a graph
+    maybe graph  a tensor, or anything, that may be attached to a graph
     no graph     a tensor, on no path with a graph
     number       data without a graph: numbers, strings, literals
     module …     objects by their kind: module, loss, list, dict, optimizer, …

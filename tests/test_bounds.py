@@ -160,8 +160,8 @@ def test_a_finding_stays_where_its_fix_takes_too_long_to_check(tmp_path: Path, m
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])
 def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the rules ask goes from graph to graph, for each graph, over all that hang on it: a function that asks for too many of
-    these steps is left out, one with fewer is not."""
+    """What the rules ask goes from graph to graph, for each graph, over all that are attached to it: a function that asks for
+    too many of these steps is left out, one with fewer is not."""
     (tmp_path / "a.py").write_text(SHAPES[name](24)["a.py"])
     assert not checked(tmp_path).skipped
     (tmp_path / "a.py").write_text(SHAPES[name](150)["a.py"])
@@ -306,8 +306,8 @@ def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is told in other units elsewhere")
-def test_a_run_over_a_folder_tells_what_each_file_took(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is reported in other units elsewhere")
+def test_a_run_over_a_folder_prints_what_each_file_took(tmp_path: Path) -> None:
     folder, record = tmp_path / "project", tmp_path / "records" / "whole.jsonl"
     folder.mkdir()
     for name, size in (("long", 800), ("short", 20)):

@@ -375,7 +375,7 @@ def answer():
     frame = sys._getframe()
     while frame is not None:
         for found in list(frame.f_locals.values()):
-            if getattr(found, "__qualname__", "") == "speak.<locals>.emit":
+            if getattr(found, "__qualname__", "") == "sender.<locals>.emit":
                 found({"estimate": {"budget": {"allocated": 1}, "steps": 2}})
                 return
         frame = frame.f_back

@@ -753,7 +753,7 @@ def test_findings_survive() -> None:
     span = Span(Position(1, 2), Position(3, 4))
     finding = Finding(
         "TML101", "name", Severity.ERROR, Confidence.HIGH, "lone \udc80", "a.py", span, noqa_rows=frozenset({3, 1}),
-        flow=(FlowStep("b.py", span, "there", 2),), fix=Fix("repair", Safety.SAFE, (Edit(span, "x"),), "torch"), cell=1,
+        flow=(FlowStep("b.py", span, "there", 2),), fix=Fix("fix", Safety.SAFE, (Edit(span, "x"),), "torch"), cell=1,
     )  # fmt: skip
     for each in (finding, replace(finding, fix=None, flow=(), cell=None)):
         assert from_plain(Finding, json.loads(to_json(each))) == each

@@ -270,7 +270,7 @@ def edit(chance: random.Random, files: dict[str, str], first: dict[str, str]) ->
 
 
 MANY_SITES = 2
-"""Few calls end in one word here: the processes of a run are to tell each other of nearly all."""
+"""Few calls end in one word here: the processes of a run are to share nearly all."""
 
 
 def walk(seed: int, edits: int, root: Path, run: Callable[..., tuple[int, str, str]]) -> None:

@@ -14,7 +14,7 @@ import torchmemlint
 from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION
 from torchmemlint.oom import remedies
 from torchmemlint.rules import ALL_RULES, rule_of
-from torchmemlint.rules.card import About, Advice, Once, Repair, Rule, Same, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Once, Rule, Same, Shown
 
 PACKAGE = Path(torchmemlint.__file__).parent
 MAY_NAME_RULES = {
@@ -44,11 +44,11 @@ def test_every_field_of_a_card_has_a_reader_and_is_set_by_some_rule() -> None:
         assert any(getattr(rule, field.name) != field.default for rule in ALL_RULES), field.name
 
 
-@pytest.mark.parametrize("words", [About, Advice, Once, Repair, Same, Shown])
-def test_no_word_on_cards_is_idle(words: type[About | Advice | Once | Repair | Same | Shown]) -> None:
+@pytest.mark.parametrize("words", [About, Advice, Once, Correction, Same, Shown])
+def test_no_word_on_cards_is_idle(words: type[About | Advice | Once | Correction | Same | Shown]) -> None:
     used: set[object] = set()
     for rule in ALL_RULES:
-        used |= {rule.about, rule.once, rule.repair, rule.explains, *rule.shown, *rule.advice}
+        used |= {rule.about, rule.once, rule.correction, rule.explains, *rule.shown, *rule.advice}
     assert set(words) <= used
 
 
@@ -58,13 +58,13 @@ def test_who_explains_says_what_findings_must_share() -> None:
 
 
 def test_a_switch_has_a_keyword() -> None:
-    assert [rule.code for rule in ALL_RULES if bool(rule.keyword) is not (rule.repair is Repair.SWITCH)] == []
+    assert [rule.code for rule in ALL_RULES if bool(rule.keyword) is not (rule.correction is Correction.SWITCH)] == []
 
 
 def test_a_forward_is_mended_as_a_forward() -> None:
-    forwards = (Repair.NO_GRAD, Repair.NO_GRAD_AROUND, Repair.OWN_FIX)
+    forwards = (Correction.NO_GRAD, Correction.NO_GRAD_AROUND, Correction.OWN_FIX)
     assert {rule.code for rule in ALL_RULES if rule.about is About.NEEDLESS_GRAPH} == {
-        rule.code for rule in ALL_RULES if rule.repair in forwards
+        rule.code for rule in ALL_RULES if rule.correction in forwards
     }
 
 

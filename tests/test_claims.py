@@ -1,4 +1,4 @@
-"""What findings tell beside their place: how bad it is, and the steps that lead to it."""
+"""What findings say beside their place: how bad it is, and the steps that lead to it."""
 
 from __future__ import annotations
 

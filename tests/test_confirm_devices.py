@@ -204,10 +204,10 @@ def test_a_snapshot_comes_home_unread(tmp_path: Path) -> None:
     for forged in ("???", packed[:-8] + "AAAAAAAA"):
         assert snapshot_of(Ended(({"snapshot": forged},), "", "", "", 0.0)) == (b"", "what the child sent cannot be unpacked")
     item = Settled(_plan(7), Verdict(Outcome.CONFIRMED), snapshot=data)
-    (told,) = write_snapshots([item], str(tmp_path / "new" / "folder"))
+    (reported,) = write_snapshots([item], str(tmp_path / "new" / "folder"))
     path = tmp_path / "new" / "folder" / "001-TML102-x-7.pickle"
     assert path.read_bytes() == data
-    assert str(path) in told.verdict.notes[-1]
+    assert str(path) in reported.verdict.notes[-1]
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError):
         write_snapshots([item], str(tmp_path / "file"))
@@ -286,7 +286,7 @@ def test_the_meter_of_cuda_reads_the_allocator(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     """The allocator is initialised before it is read, stand-ins are made on the device, and a growth leaves a snapshot."""
-    job = {"source": KEEPS, "place": [4, 9, 4, 30], "repair": "detach", "claimed": True}
+    job = {"source": KEEPS, "place": [4, 9, 4, 30], "correction": "detach", "claimed": True}
     program = PRETENDED.format(tests=str(Path(__file__).parent), job=job)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -297,8 +297,8 @@ def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     grown = [later - earlier for earlier, later in pairwise(isolated["live_bytes"][2:])]
     assert all(step >= 1 << 20 for step in grown)
     snapshot = next(record["snapshot"] for record in records if "snapshot" in record)
-    told = pickle.loads(zlib.decompress(base64.b64decode(snapshot)))
-    assert told["live"] >= 8 << 20  # taken while everything is still kept
+    reported = pickle.loads(zlib.decompress(base64.b64decode(snapshot)))
+    assert reported["live"] >= 8 << 20  # taken while everything is still kept
     # an allocator rounds up, so more is allocated than was asked for, and more reserved than both
     assert all(asked < got for asked, got in zip(isolated["requested_bytes"], isolated["live_bytes"], strict=True))
     assert isolated["fragmented_bytes"] > 0

@@ -1,4 +1,4 @@
-"""``confirm --fix``: the repaired function beside the original, in every phase; nothing is measured."""
+"""``confirm --fix``: the corrected function beside the original, in every phase; nothing is measured."""
 
 from __future__ import annotations
 

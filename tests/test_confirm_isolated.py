@@ -90,7 +90,7 @@ def test_a_line_that_is_only_asked_about_needs_a_caller_in_sight(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_fix_that_does_not_help_is_told(tmp_path: Path) -> None:
+def test_a_fix_that_does_not_help_is_reported(tmp_path: Path) -> None:
     from torchmemlint.findings import Edit, Fix, Safety
 
     file = tmp_path / "eval.py"

@@ -47,7 +47,7 @@ RIGHT = Verdict(Outcome.CONFIRMED, "whole graph per step", before=Run(live_bytes
         ("whole graph per step", replace(RIGHT, before=Run(live_bytes=(*LIVE[:2], *[2 * x for x in LIVE[2:]]))), "a step"),
     ],
 )
-def test_what_is_wrong_is_told(kind: str, verdict: Verdict, wrong: str) -> None:
+def test_what_is_wrong_is_reported(kind: str, verdict: Verdict, wrong: str) -> None:
     row = judged(Program("a program", "TML102", "", kind), Measured(LIVE, 800_000), verdict)
     assert wrong in row.wrong
     assert bool(wrong) == bool(row.wrong)

@@ -117,7 +117,7 @@ def test_polling_counts_as_the_callbacks_do() -> None:
 
 
 @pytest.mark.slow
-def test_a_cycle_is_told_apart_from_a_leak() -> None:
+def test_a_cycle_is_distinguished_from_a_leak() -> None:
     with StorageMeter() as meter:
         gc.collect()
         gc.disable()

@@ -1,4 +1,4 @@
-"""Every fixture pair that can be run: the mistake shows, and the repaired twin is flat."""
+"""Every fixture pair that can be run: the mistake shows, and the corrected twin is flat."""
 
 from __future__ import annotations
 

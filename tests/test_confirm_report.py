@@ -210,8 +210,8 @@ def test_the_page_is_self_contained_and_well_formed() -> None:
 
 
 def test_the_page_marks_what_the_fix_changes_and_says_what_is_to_be_known() -> None:
-    told = replace(settled(), verdict=replace(settled().verdict, notes=("a <note>",)))
-    page = html.render([told], lambda path: "for x in y:\n    total += x\n", datetime.datetime.now(datetime.timezone.utc))
+    reported = replace(settled(), verdict=replace(settled().verdict, notes=("a <note>",)))
+    page = html.render([reported], lambda path: "for x in y:\n    total += x\n", datetime.datetime.now(datetime.timezone.utc))
     assert '<mark class="old">   2      total += x</mark>' in page
     assert '<mark class="new">   2      total += x.item()</mark>' in page
     assert "a &lt;note&gt;" in page
@@ -262,7 +262,7 @@ def test_without_torch_there_is_one_line_and_status_2(
         (["--watch", "quiet.py", "--", "bash", "x.sh"], "runs Python programs"),
     ],
 )
-def test_mistakes_of_the_command_line_are_told(
+def test_mistakes_of_the_command_line_are_reported(
     arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")

@@ -166,10 +166,10 @@ class TestWall:
     def test_records_that_are_forged_break_nothing(self) -> None:
         ended = run("forges_records")
         assert said(ended, "finished"), ended
-        told = run_of(ended, "before")
-        assert told is not None
-        assert len(told.live_bytes) <= 1000
-        text = f"{ended.sandbox} {told.errors} {told.place} {figures(told)} {json.dumps(run_json(told))}"
+        reported = run_of(ended, "before")
+        assert reported is not None
+        assert len(reported.live_bytes) <= 1000
+        text = f"{ended.sandbox} {reported.errors} {reported.place} {figures(reported)} {json.dumps(run_json(reported))}"
         assert text.isprintable()
         text.encode()
         assert snapshot_of(ended)[0] == b""
@@ -314,8 +314,8 @@ class TestPrivateDirectories:
             directory.chmod(0o700)
         names = ["note", "lib/note", "lib64/note", "lib/packages/note", "lib64/packages/some/note", "secret"]
         readable = [private / "lib" / "packages" / "some", private]
-        told = shut_in(readable, [private / name for name in names], tmp_path / "work")
-        assert told == ["namespaces", True, "note", "lib/note", "lib/note", "lib/packages/note",
+        reported = shut_in(readable, [private / name for name in names], tmp_path / "work")
+        assert reported == ["namespaces", True, "note", "lib/note", "lib/note", "lib/packages/note",
                         "lib/packages/some/note", "PermissionError"]  # fmt: skip
 
     @pytest.mark.slow
@@ -346,8 +346,8 @@ class TestPrivateDirectories:
         package.mkdir()
         (package / "__init__.py").write_text("")
         (package / "__init__.py").chmod(0o600)
-        told = shut_in([package], [package / "__init__.py"], tmp_path / "work")
-        assert told == [sandbox.UNLIMITED, False, ""]
+        reported = shut_in([package], [package / "__init__.py"], tmp_path / "work")
+        assert reported == [sandbox.UNLIMITED, False, ""]
 
 
 @pytest.fixture
@@ -496,18 +496,18 @@ class TestForgery:
     @pytest.mark.slow
     def test_bytes_that_the_kernel_never_saw(self) -> None:
         verdict, ended = measured("claims_what_it_never_held")
-        assert "bytes are said to be held; the process grew by" in ended.forged
+        assert "bytes are reported as held; the process grew by" in ended.forged
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
     @pytest.mark.slow
-    def test_an_end_before_the_last_word_is_told(self) -> None:
+    def test_an_end_before_the_last_word_is_reported(self) -> None:
         ended = launch({"runner": "snippet", "source": "import os; os._exit(0)"}, 20)
         assert ended.ending == "the code ended its process before the end of the experiment"
 
     def test_honest_answers_are_believed(self) -> None:
         emitted, key = [], channel.new_key()
         reading, writing = os.pipe()
-        emit, _ = channel.speak(writing, key)
+        emit, _ = channel.sender(writing, key)
         for record in ({"variant": "before"}, {"variant": "after"}, {channel.END: True}):
             emit(record)
             emitted.append(record)

@@ -42,9 +42,9 @@ def test_an_experiment_is_told_them_and_what_the_code_says_goes_first(tmp_path: 
     file.write_text(f"{source}\n\nparser.add_argument('--lr', default=0.01)\n")
     span = Span(Position(4, 9), Position(4, 30))
     finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file), span, function="run")
-    told = plan(finding, file.read_text(), project_of(str(file)))
-    assert told.job is not None
-    assert told.job["defaults"] == {"lr": 0.01, "p": 0.1}
+    reported = plan(finding, file.read_text(), project_of(str(file)))
+    assert reported.job is not None
+    assert reported.job["defaults"] == {"lr": 0.01, "p": 0.1}
     alone = plan(finding, file.read_text())
     assert alone.job is not None
     assert alone.job["defaults"] == {"lr": 0.01}

@@ -58,11 +58,11 @@ def test_every_verdict_of_a_script_is_right(name: str, tmp_path: Path, monkeypat
     report = tmp_path / "report.json"
     status = watch.run(findings, [sys.executable, *program], "json", str(report))
     verdicts = [row["confirm"] for row in json.loads(report.read_text())]
-    told = [(verdict["verdict"], verdict["kind"] or "") for verdict in verdicts]
-    for (outcome, kind), (want, word) in zip(told, expected, strict=True):
-        assert outcome == want, (name, told, [verdict["reason"] for verdict in verdicts])
+    reported = [(verdict["verdict"], verdict["kind"] or "") for verdict in verdicts]
+    for (outcome, kind), (want, word) in zip(reported, expected, strict=True):
+        assert outcome == want, (name, reported, [verdict["reason"] for verdict in verdicts])
         assert word in kind
-    assert status == int(any(outcome == "refuted" for outcome, _ in told))
+    assert status == int(any(outcome == "refuted" for outcome, _ in reported))
 
 
 def _one(path: Path, row: int, code: str = "TML102") -> Finding:

@@ -23,11 +23,11 @@ def verdict_on(
     source: str,
     code: str,
     flagged: str,
-    repaired: tuple[str, str] | None = None,
+    corrected: tuple[str, str] | None = None,
     timeout: float = 60,
     project: bool = False,
 ) -> Verdict:
-    """The verdict on the line that holds ``flagged``; ``repaired``: what its fix replaces, and by what."""
+    """The verdict on the line that holds ``flagged``; ``corrected``: what its fix replaces, and by what."""
     text = dedent(source)
     file = folder / "program.py"
     file.write_text(text)
@@ -35,9 +35,9 @@ def verdict_on(
     line = text.splitlines()[row - 1]
     column = line.index(flagged) + 1
     fix = None
-    if repaired is not None:
-        at = text.index(repaired[0])
-        edit = Edit(Span(_position(text, at), _position(text, at + len(repaired[0]))), repaired[1])
+    if corrected is not None:
+        at = text.index(corrected[0])
+        edit = Edit(Span(_position(text, at), _position(text, at + len(corrected[0]))), corrected[1])
         fix = Fix("a fix", Safety.UNSAFE, (edit,))
     span = Span(Position(row, column), Position(row, column + len(flagged)))
     function = _qualname(ast.parse(text), row)

@@ -77,7 +77,7 @@ def all_questions(module: ModuleFacts) -> Iterator[Query]:
 
 
 def is_within_what_it_was(before: ModuleFacts, now: ModuleFacts, keys: set[Key]) -> None:
-    """Of these answers nothing is kept: their log must tell it all."""
+    """Of these answers nothing is kept: their log must have it all."""
     one, other = Project.build([before]), Project.build([now])
     for name in {*(each.qualname for each in before.functions), *(each.qualname for each in before.classes)}:
         if (INSIDE, before.path, name) not in keys:

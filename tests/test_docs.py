@@ -18,6 +18,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from torchmemlint import check_paths, check_source
+from torchmemlint.confirm import command
 from torchmemlint.project.config import KEYS
 from torchmemlint.project.selection import ABOUT_THE_RUN
 from torchmemlint.rules import ALL_RULES, page
@@ -30,7 +31,7 @@ else:
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-GUIDE = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDE = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODES = {rule.code for rule in ALL_RULES}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
@@ -104,6 +105,18 @@ def test_readme_shows_what_commands_print() -> None:
     assert shown
     for block in shown:
         assert "TML" in block.partition("\n")[2], "no finding in it"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="confirm's sandbox needs Linux")
+def test_what_confirm_prints_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(ROOT)
+    assert command.main(["examples/inference_without_no_grad.py:16", "--device", "cpu"]) == 0
+    printed = re.sub(r"(?<=Sandbox: ).*\n", "…\n", capsys.readouterr().out)
+    for path in (README, ROOT / "docs" / "confirm.md"):
+        shown = [re.sub(r"(?<=Sandbox: ).*\n", "…\n", block) for _, block in FENCE.findall(path.read_text(encoding="utf-8"))]
+        assert any(block.endswith(printed) for block in shown), f"{path}: {printed}"
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What processes tell each other, and that their answers are the same as without it."""
+"""What processes share, and that their answers are the same as without it."""
 
 import os
 import sys
@@ -161,7 +161,7 @@ def test_results_are_the_same_with_an_exchange(exchange: Exchange, monkeypatch: 
     calls = one.linked.calls
     work = calls.reached
     monkeypatch.setattr(calls, "object_reached", None)  # all is heard, nothing is worked out
-    monkeypatch.setattr(calls, "reached", lambda site: pytest.fail("told") if site[1].callee == "helper" else work(site))
+    monkeypatch.setattr(calls, "reached", lambda site: pytest.fail("shared") if site[1].callee == "helper" else work(site))
     assert asked(one) == expected
 
 

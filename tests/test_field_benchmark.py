@@ -48,7 +48,7 @@ print(json.dumps(found))
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """Two unpacked packages; labels speak of the first one and of one that is not here."""
+    """Two unpacked packages; labels mention the first one and one that is not here."""
     for name in ("leaky==1.0", "unlabelled==1.0"):
         folder = tmp_path / "packages" / name
         folder.mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_a_folder_that_one_revision_cannot_check_is_named(
         (("HEAD", "no-such-folder"), "no folder: no-such-folder"),
     ],
 )
-def test_what_cannot_be_compared_is_told(
+def test_what_cannot_be_compared_is_reported(
     packages: Path, linter: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
 ) -> None:
     commit(linter, rows(3))

@@ -1,4 +1,4 @@
-"""Repairs as a whole: one run leaves nothing to do, nothing that it writes is useless, and a finding without a fix says why."""
+"""Fixes as a whole: one run leaves nothing to do, nothing that it writes is useless, and a finding without a fix says why."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def places(findings: Sequence[Finding]) -> list[tuple[str, int]]:
 def checked(
     path: Path, text: str, asked: list[str], stop_at: str = ""
 ) -> tuple[list[tuple[Finding, ...]], tuple[Finding, ...]]:
-    """What is told first, and in the end; nothing in the end where the check is cancelled as soon as ``stop_at`` is run."""
+    """What is reported first, and in the end; nothing in the end where the check is cancelled as soon as ``stop_at`` is run."""
     name, cancel = buffers.open_path(str(path)), Event()
     first: list[tuple[Finding, ...]] = []
 

@@ -220,7 +220,7 @@ def test_confidence_is_the_weight_of_what_is_assumed() -> None:
 
 @pytest.mark.slow
 def test_what_an_old_torch_lacks_is_no_advice(tmp_path: Path) -> None:
-    """A project that declares a torch before 0.4 has no ``no_grad`` to be told of; one that declares a later one has."""
+    """A project that declares a torch before 0.4 has no ``no_grad`` to report; one that declares a later one has."""
     (tmp_path / "a.py").write_text(IMPORTS + ERROR)
     command = [sys.executable, "-m", "torchmemlint", "--no-cache", "--output-format", "json", "."]
     for version, severity in (("0.3.1", "note"), ("0.4.1", "error")):

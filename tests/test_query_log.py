@@ -40,7 +40,7 @@ def nothing_is_lost(texts: Mapping[str, str]) -> None:
     for path, alone in analyses(texts, alone=True):
         lost = alone.queries - shared[path].queries
         assert not lost, (
-            f"{path}: what the engine remembers is not charged to who uses it (QueryLog.remember): {sorted(map(str, lost))}"
+            f"{path}: what the engine memoizes is not charged to who uses it (QueryLog.memoize): {sorted(map(str, lost))}"
         )
         assert alone.findings == shared[path].findings
         assert alone.notes == shared[path].notes
@@ -78,7 +78,7 @@ def test_an_answer_is_worked_out_once_and_charged_twice() -> None:
 
     for _ in range(2):
         page = query_log.current = QueryTrace()
-        assert query_log.remember(known, "key", compute) == 7
+        assert query_log.memoize(known, "key", compute) == 7
         assert queries_and_notes(page) == ({("text", "a.py")}, ["slow"])
     assert calls == [1]
 
@@ -89,16 +89,16 @@ def test_a_circle_is_charged_to_both_sides() -> None:
 
     def outer() -> int:
         query_log.current.queries.add(("outer",))
-        return query_log.remember(known, "inner", inner)
+        return query_log.memoize(known, "inner", inner)
 
     def inner() -> int:
         query_log.current.queries.add(("inner",))
         assert query_log.is_open(known, "outer")
         return 1
 
-    query_log.remember(known, "outer", outer)
+    query_log.memoize(known, "outer", outer)
     page = query_log.current = QueryTrace()
-    query_log.remember(known, "inner", inner)
+    query_log.memoize(known, "inner", inner)
     assert queries_and_notes(page)[0] == {("outer",), ("inner",)}
 
 
@@ -111,7 +111,7 @@ def test_a_result_that_fails_depends_on_its_queries_and_is_not_memoized() -> Non
         raise KeyError
 
     with pytest.raises(KeyError):
-        query_log.remember(known, "key", fail)
+        query_log.memoize(known, "key", fail)
     assert known == {}
     assert queries_and_notes(query_log.current)[0] == {("failed",)}
     assert not query_log.is_open(known, "key")

@@ -173,7 +173,7 @@ def test_a_record_goes_on_where_it_was_left_and_looks_at_failures_again(tmp_path
     again = Record.read(path, "test")
     run(again, ["a 1", "a 2", "b 1", "a 3"], check, 60, path)
     assert tried == ["a 2", "a 3"]
-    assert (again.open, again.mended) == ({}, {"a 2": ["wrong"]})
+    assert (again.open, again.fixed) == ({}, {"a 2": ["wrong"]})
 
 
 def test_a_campaign_that_fails_itself_has_written_what_it_did(tmp_path: Path) -> None:

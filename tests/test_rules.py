@@ -1,6 +1,6 @@
 """Every rule over every fixture: the linter says what the markers say, the fixer writes the twin, a suppression silences.
 
-What is wrong today stands in ``known_gaps.txt`` and must still be wrong, so that the list only ever tells the truth.
+What is wrong today stands in ``known_gaps.txt`` and must still be wrong, so that the list stays true.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def test_a_report_holds_the_whole_finding() -> None:
     finding = Finding(
         "TML101", "name", Severity.ERROR, Confidence.MEDIUM, "é", "a.ipynb", span, "label", "cost", "help", "f", "x = 1",
         noqa_row=1, flow=(FlowStep("b.py", span, "there", 2),), cell=1, occurrence=2,
-        fix=Fix("repair", Safety.UNSAFE, (Edit(span, "y"),), "torch"),
+        fix=Fix("fix", Safety.UNSAFE, (Edit(span, "y"),), "torch"),
     )  # fmt: skip
     assert findings_in(render("json", [finding], Context())) == (finding,)
 

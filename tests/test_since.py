@@ -119,7 +119,7 @@ def test_what_others_did_on_the_branch_does_not_count(repository: Path, lint: Li
     git("commit", "-q", "-m", "feature")
     git("checkout", "-q", "main")
     (repository / "a.py").write_text("import torch\n")
-    git("commit", "-q", "-a", "-m", "main repairs a.py")
+    git("commit", "-q", "-a", "-m", "main fixes a.py")
     git("checkout", "-q", "feature")
     assert lint("--since=main") == (1, ["c.py:8 TML101"])
 

@@ -115,7 +115,7 @@ def test_python_3_with_a_print_statement_is_not_of_python_2() -> None:
 
 def test_text_that_parses_is_read_as_it_is() -> None:
     assert read("print('x')\n") is None
-    assert not module_facts("a.py", "print('x')\n").repaired
+    assert not module_facts("a.py", "print('x')\n").recovered
 
 
 def test_findings_of_python_2_are_notes_without_a_fix() -> None:
@@ -276,8 +276,8 @@ def test_damaged_files_are_read_or_refused(seed: str, data: st.DataObject) -> No
         facts = module_facts("a.py", text)
     except SourceError:
         return
-    assert facts.repaired == (read(text) is not None)
-    if facts.repaired:
+    assert facts.recovered == (read(text) is not None)
+    if facts.recovered:
         found = read(text)
         assert found is not None
         lines = Lines.of(text)

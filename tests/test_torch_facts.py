@@ -366,15 +366,15 @@ class Seen:
     """What one run of a function showed."""
 
     given: bool
-    """A tensor was among the arguments (and then one of them hung on a graph)."""
+    """A tensor was among the arguments (and then one of them was attached to a graph)."""
     grads: tuple[bool, ...]
-    """For each tensor in the result: does it hang on a graph?"""
+    """For each tensor in the result: does it are attached to a graph?"""
     shares: bool
     """Some tensor of the result has a graph and shares the storage of a tensor argument."""
     integers: tuple[bool, ...]
     """For each tensor in the result: is its dtype one that cannot carry a graph?"""
     receiver_kept: bool
-    """The first argument hangs on a graph afterwards and is the result."""
+    """The first argument is attached to a graph afterwards and is the result."""
 
 
 def floats(*shape: int) -> Any:
@@ -522,7 +522,7 @@ def storages(tensors: list[Any]) -> set[int]:
 
 
 def attached_run(function: Callable[..., object], arguments: tuple[object, ...]) -> Seen | None:
-    """What a call shows, or None when it fails or has tensor arguments and none of them hangs on a graph.
+    """What a call shows, or None when it fails or has tensor arguments and none of them is attached to a graph.
 
     A dict as the last argument holds the keyword arguments.
     """
@@ -841,7 +841,7 @@ def with_torch(script: str) -> subprocess.CompletedProcess[str]:
     """Runs a script whose torch has not read any allocator options yet."""
     torch = pytest.importorskip("torch")
     if not hasattr(torch._C, "_accelerator_setAllocatorSettings"):
-        pytest.skip("this torch does not tell its allocator's options")
+        pytest.skip("this torch does not list its allocator's options")
     clean = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=clean)
 

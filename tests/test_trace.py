@@ -1,4 +1,4 @@
-"""``torchmemlint trace``: what is believed at a line of the fixtures, and why rules spoke or were silent."""
+"""``torchmemlint trace``: what is known at a line of the fixtures, and why rules reported or did not."""
 
 from __future__ import annotations
 
@@ -174,3 +174,12 @@ def test_the_check_must_read_the_file(capsys: pytest.CaptureFixture[str], tmp_pa
     (tmp_path / "library.py").write_text(LIBRARY, encoding="utf-8")
     assert cli.main(["trace", f"{tmp_path}/library.py:15", f"{tmp_path}/other"]) == 2
     assert "does not read this file" in capsys.readouterr().err
+
+
+def test_a_line_that_does_not_parse_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("import torch\ndef f(:\n    pass\n")
+    assert cli.main(["trace", f"{path}:2"]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"{path}:2: def f(:"
+    assert second == f"{path}:2:7: cannot parse: invalid syntax; lines 2-3 are not checked"

@@ -1,4 +1,5 @@
-"""Names of libraries stand in ``torch_facts``, and not in lists of the engine and the rules: ``benchmarks/word_lists.py`` tells them."""
+"""Names of libraries stand in ``torch_facts``, and not in lists of the engine and the rules: ``benchmarks/word_lists.py`` lists
+them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Analysis:
 @dataclass(frozen=True, slots=True)
 class OfFunction:
     """What the analysis of one outermost function gave: findings, those that they stand for, notes, the steps that it took, and
-    those for which values were followed for repairs."""
+    those for which values were followed for fixes."""
 
     findings: tuple[Finding, ...]
     also: tuple[tuple[Finding, tuple[Finding, ...]], ...]

@@ -74,7 +74,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A repair: non-overlapping edits in the finding's own file, sorted by position.
+    """A fix: non-overlapping edits in the finding's own file, sorted by position.
 
     ``needs_import`` names a module that the edited file must have bound (``"torch"``); the fixer adds
     ``import torch`` where it is missing.

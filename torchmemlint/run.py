@@ -72,8 +72,8 @@ def fix_paths(
     comments: bool = True,
     refused: Callable[[str], str] | None = None,
 ) -> Fixed:
-    """Checks files and folders, and repairs in memory what their settings allow; ``refused`` says why a file must stay as it is, ""
-    where it need not."""
+    """Checks files and folders, and fixes in memory what their settings allow; ``refused`` says why a file must stay as it is,
+    "" where it need not."""
     return _fix(_over(paths, configuration, jobs, since, means=means, comments=comments), refused, configuration)
 
 
@@ -114,7 +114,7 @@ def check_source(
 def fix_source(
     source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None, *, comments: bool = True
 ) -> Fixed:
-    """As ``check_source``, and repairs what the settings allow."""
+    """As ``check_source``, and fixes what the settings allow."""
     return _fix(_source(source, settings, buffers, comments))
 
 

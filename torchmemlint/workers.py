@@ -136,7 +136,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
             return Scanned(path, imports=imported_names(data), digest=content)
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
-        if known is not None and not known[0].repaired:  # then what could not be read is reported again
+        if known is not None and not known[0].recovered:  # then what could not be read is reported again
             facts, shape, sources = known
             names = imported_names(data)
             return Scanned(path, facts, may_fire(data, settings.codes), names, None, "", content, shape, sources)
@@ -154,7 +154,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
                 path, skipped=f"skipped: more than {most_tokens(len(source.text)):,} words and signs", digest=content
             )
         facts = module_facts(path, source.text)
-        reading = source.reading(facts.repaired)
+        reading = source.reading(facts.recovered)
         shape, sources = "", {}
         if shared.cache is not None:
             from torchmemlint.index.sources import sources_of
@@ -205,7 +205,7 @@ def _checked(shared: InspectAll, path: str, analysis: Analysis) -> Checked:
     kept = []
     if findings or UNUSED_SUPPRESSION in settings.codes:
         source = shared.source(path)
-        reading = source.reading(shared.project.module(path).repaired)
+        reading = source.reading(shared.project.module(path).recovered)
         whole = not (analysis.notes or analysis.crashes) and (reading is None or reading.is_whole)
         text = source.text if reading is None else reading.text
         comments = shared.comments

@@ -1,10 +1,10 @@
 """``python -m benchmarks.bounds --seconds N``: looks for programs that cost too much, for N seconds of CPU.
 
 Each shape is checked at growing sizes, then mixtures by chance, a size and a seed at a time, the cheapest first; at last each shape
-as heavy as libcst may just read, where most memory is needed. Told is what takes more than ``SECONDS`` of CPU for a file, whose time
-grows faster than n log n, or whose memory is more than ``MEGABYTES`` and ``TIMES_SIZE`` times its text. What was measured is written
-line by line to a record, with the state of the code, so a search goes on where it was left; what was measured in another state is
-dropped from it. The exit status is 1 where something was found.
+as heavy as libcst may just read, where most memory is needed. Reported is what takes more than ``SECONDS`` of CPU for a file,
+whose time grows faster than n log n, or whose memory is more than ``MEGABYTES`` and ``TIMES_SIZE`` times its text. What was
+measured is written line by line to a record, with the state of the code, so a search goes on where it was left; what was
+measured in another state is dropped from it. The exit status is 1 where something was found.
 """
 
 from __future__ import annotations

@@ -61,10 +61,10 @@ def table(record: dict[str, object]) -> str:
         "",
         "## Fixture pairs",
         "",
-        "Growth per step of what `run(steps)` keeps, with the mistake and repaired; graphs are those of one step of "
+        "Growth per step of what `run(steps)` keeps, with the mistake and corrected; graphs are those of one step of "
         "the same program.",
         "",
-        "| pair | verdict | bytes/step | graphs/step | nodes/step | peak | repaired: bytes/step | nodes/step | peak |",
+        "| pair | verdict | bytes/step | graphs/step | nodes/step | peak | corrected: bytes/step | nodes/step | peak |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in pairs:

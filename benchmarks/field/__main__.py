@@ -54,7 +54,7 @@ class Place:
 
 
 def labelled(packages: Path, labels: Path) -> list[str]:
-    """The folders of ``packages`` that labels speak of."""
+    """The folders of ``packages`` that labels name."""
     sites = [json.loads(line) for line in (labels / "labels.jsonl").read_text(encoding="utf-8").splitlines() if line]
     # A label names its package, or the repository that its file is from.
     names = {str(label.get("package") or label["repo"]).replace("/", "+") for label in sites}

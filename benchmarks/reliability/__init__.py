@@ -1,5 +1,5 @@
 """Does it hold when things go wrong? Damaged input, calls that fail, processes that are killed, a busy editor, long days: campaigns that
-look for faults, as long as they are given CPU time, and remember where they were.
+look for faults, as long as they are given CPU time, and record where they were.
 
 record     what a campaign has done, in JSON
 child      the program in a process of its own, and how that ended

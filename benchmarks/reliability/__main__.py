@@ -1,4 +1,4 @@
-"""``python -m benchmarks.reliability CAMPAIGN``: looks for faults of one kind, and remembers what it tried.
+"""``python -m benchmarks.reliability CAMPAIGN``: looks for faults of one kind, and records what it tried.
 
     fuzz       damaged input; --seeds FOLDER: real files, beside the fixtures
     faults     every call that touches files or processes fails once
@@ -83,7 +83,7 @@ def measure(record: Record, name: str, work: Measure) -> None:
     if wrong:
         record.open[name] = sorted(set(wrong))
     elif name in record.open:
-        record.mended[name] = record.open.pop(name)
+        record.fixed[name] = record.open.pop(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

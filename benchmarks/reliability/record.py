@@ -22,14 +22,14 @@ Check = Callable[[str], list[str]]
 
 @dataclass(slots=True)
 class Record:
-    """``cases`` by kind; ``failures`` by case, with what was wrong, ``mended`` the same of those that hold now."""
+    """``cases`` by kind; ``failures`` by case, with what was wrong, ``fixed`` the same of those that hold now."""
 
     campaign: str
     version: str = __version__
     cpu_seconds: float = 0.0
     cases: dict[str, int] = field(default_factory=dict)
     open: dict[str, list[str]] = field(default_factory=dict)
-    mended: dict[str, list[str]] = field(default_factory=dict)
+    fixed: dict[str, list[str]] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -52,7 +52,7 @@ class Record:
         rate = f", {self.done / self.cpu_seconds:.1f} a second" if self.cpu_seconds else ""
         lines = [
             f"{self.campaign}: {self.done} cases in {self.cpu_seconds:.0f} s of CPU{rate}; "
-            f"{len(self.mended)} failures mended, {len(self.open)} open",
+            f"{len(self.fixed)} failures fixed, {len(self.open)} open",
             *(f"  {case}: {'; '.join(wrong)}" for case, wrong in self.open.items()),
         ]
         return "\n".join(lines)
@@ -78,7 +78,7 @@ def run(record: Record, cases: Iterable[str], check: Check, seconds: float, path
         if wrong := check(case):
             record.open[case] = wrong
         else:
-            record.mended[case] = record.open.pop(case)
+            record.fixed[case] = record.open.pop(case)
     left = Counter(record.cases)
     written = time.monotonic()
     try:

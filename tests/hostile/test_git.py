@@ -224,7 +224,7 @@ def test_a_repository_in_the_checkout(checkout: Path, script: str, marker: Path)
 
 @pytest.mark.slow
 def test_variables_of_another_repository(checkout: Path, script: str, marker: Path, tmp_path: Path) -> None:
-    """A hook runs with git's own variables, which speak of one repository."""
+    """A hook runs with git's own variables, which name one repository."""
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "-q")

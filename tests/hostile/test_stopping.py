@@ -236,7 +236,7 @@ def test_a_stream_that_takes_nothing(folder: Path, command: str, status: int, li
 
 @pytest.mark.slow
 def test_a_full_disk(folder: Path) -> None:
-    """Files cannot grow beyond some bytes: neither the cache, nor reports, nor what is fixed, nor what processes tell each other."""
+    """Files cannot grow beyond some bytes: neither the cache, nor reports, nor what is fixed, nor what processes share."""
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300, {resource.RLIM_INFINITY}))\n"
         "import sys; sys.argv[0] = 'torchmemlint'\nfrom torchmemlint.cli import program; program()"

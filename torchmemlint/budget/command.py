@@ -28,12 +28,10 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "torchmemlint budget",
         description="Experimental: estimate the memory that one training step of a program needs on a CUDA device. Runs the code on fake "
-        "tensors in a sandbox: no GPU, no weights, no data. Modelled: autocast, dropout, foreach and fused optimizers, cuBLAS "
-        "workspaces, the caching allocator; attention by its kernels (flash, memory-efficient, math), chosen as torch does by type, "
-        "width and mask; DistributedDataParallel as one process with its buckets. Not modelled: cuDNN workspaces, custom kernels, "
-        "NCCL's buffers, sharding, several streams, torch.compile. Below compute capability 8.0, the kernel of attention is uncertain, "
-        "and the interval covers both that it may be (--attention). A program that needs arguments gets those of its project's "
-        "documents. Exit status: 0 it fits (or no --fit), 1 it does not, 2 no estimate.",
+        "tensors in a sandbox: no GPU, no weights, no data. A program that needs arguments gets those of its project's documents.",
+        epilog="Not modelled: cuDNN workspaces, custom kernels, NCCL's buffers, sharding, several streams, torch.compile. Below compute "
+        "capability 8.0, the kernel of attention is uncertain, and the interval covers both that it may be (--attention). Exit status: "
+        "0 it fits (or there is no --fit), 1 it does not, 2 no estimate.",
         allow_abbrev=False,
     )
     made.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
@@ -47,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "--input", action="append", default=[], metavar="SPEC", help="a batch: 'ids:int64[8,256]', once for each tensor"
     )
     what.add_argument("--model", metavar="PACKAGE:FACTORY", help="only a model: torchvision.models:resnet50, with --input")
-    what.add_argument("--root", metavar="DIR", help="the project, which the program may read (default: found from the file)")
+    what.add_argument("--root", metavar="FOLDER", help="the project, which the program may read (default: found from the file)")
     what.add_argument("--batch", type=int, default=0, metavar="N", help="the batch size of loaders and of --input")
     model = made.add_argument_group("with --model")
     model.add_argument("--inference", action="store_true", help="one forward under no_grad, in place of training steps")

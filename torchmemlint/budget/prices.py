@@ -80,5 +80,5 @@ def priced(
 
 
 def _growth(flagged: Estimate, fixed: Estimate) -> int:
-    """How much more the flagged program keeps with each batch than the repaired one, in the loop where that is most."""
+    """How much more the flagged program keeps with each batch than the corrected one, in the loop where that is most."""
     return max((flagged.growth[loop] - fixed.growth.get(loop, 0) for loop in flagged.growth), default=0)

@@ -555,7 +555,7 @@ def _show(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     if arguments.show_files:
         for file in found.files:
             print(quoted(file.path))
-    else:
+    elif found.files or not found.problems:
         path, settings = (found.files[0].path, found.files[0].settings) if found.files else ("", configuration.default)
         print(f"# settings of {quoted(path) or 'no file'}, from {quoted(settings.source) or 'the defaults'}")
         for name in Settings.__dataclass_fields__:

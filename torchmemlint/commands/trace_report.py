@@ -40,6 +40,7 @@ from torchmemlint.semantics.state import TRAINING, Kind, Meter, Mode, State
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.source.tolerant import Reading
 from torchmemlint.suppress import apply
 from torchmemlint.workers import read
 
@@ -121,10 +122,18 @@ class WatchedRuns(Runs):
         return run
 
 
+def unread(path: str, reading: Reading | None) -> list[str]:
+    """What of the file could not be parsed, so that the analysis knows nothing of it."""
+    if reading is None or reading.is_of_older_python:
+        return []
+    first = reading.troubles[0]
+    return [f"{quoted(path)}:{first.row}:{first.column}: cannot parse: {reading.message}"]
+
+
 def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     """What is known at a line, as text. Raises SourceError for a file that cannot be read, UsageError for a line that is not there."""
     source = read(path)
-    reading = source.reading(project.module(path).repaired)
+    reading = source.reading(project.module(path).recovered)
     text = source.text if reading is None else reading.text
     runs = WatchedRuns(make_runs(project, settings, lambda other: read(other).text), path, row)
     lines = runs.world.lines(path)
@@ -133,7 +142,8 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     analysis = analyze_module(project, path, settings, runs)
     ref = function_at(project, path, row)
     root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
-    out = [f"{quoted(path)}:{row}: {lines[row - 1].strip()}".rstrip(), *grad_mode(runs, ref)]
+    own = lines if reading is None else reading.given.split("\n")
+    out = [f"{quoted(path)}:{row}: {own[row - 1].strip()}".rstrip(), *unread(path, reading), *grad_mode(runs, ref)]
     asked = not is_of_another_framework(project, path) and root in set(
         roots_of(project, path, runs, checks_for(frozenset(settings.codes), beside=True))
     )

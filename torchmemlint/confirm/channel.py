@@ -45,7 +45,7 @@ def new_key() -> str:
 # --- the child's side
 
 
-def speak(descriptor: int, key: str) -> tuple[Emit, Callable[[], None]]:
+def sender(descriptor: int, key: str) -> tuple[Emit, Callable[[], None]]:
     """What sends an answer, and what is called once before code of others runs: from then on answers are for the experiment's own
     code alone."""
     secret, write = bytes.fromhex(key), os.write

@@ -153,7 +153,7 @@ class _Names:
 
 
 def _near(tree: ast.Module, function: str, modules: Mapping[str, ast.Module]) -> list[ast.stmt]:
-    """The function's class, the bases of it that are in sight, and the module's own statements."""
+    """The function's class, the bases of it that are visible, and the module's own statements."""
     outermost = function.split(".", 1)[0]
     near = [node for node in tree.body if not is_definition(node) or getattr(node, "name", "") == outermost]
     classes: dict[str, ast.ClassDef] = {}

@@ -248,7 +248,7 @@ def _impossible(records: Sequence[Mapping[str, object]], resident: int) -> str:
             claimed = [run.get("peak_bytes"), *(series if isinstance(series, list) else ())]
             most = max((item for item in claimed if isinstance(item, int)), default=0)
             if most > max(0, resident - before) + SPARE_BYTES:
-                return f"{most} bytes are said to be held; the process grew by {max(0, resident - before)}"
+                return f"{most} bytes are reported as held; the process grew by {max(0, resident - before)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""From a finding to an experiment: what to send to the child, and what the run itself will not be able to tell."""
+"""From a finding to an experiment: what to send to the child, and what the run itself cannot show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.rules import rule_of
-from torchmemlint.rules.card import About, Repair, Shown
+from torchmemlint.rules.card import About, Correction, Shown
 from torchmemlint.source import is_notebook
 from torchmemlint.source.tolerant import readable
 from torchmemlint.torch_facts import TORCH
@@ -57,8 +57,8 @@ _ROWS = re.compile(r"\bline (\d+)")
 
 
 def plan(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
-    """The experiment for a finding in a file of this text (of a notebook: the module that its cells make); ``project`` tells the grad mode
-    of the function's callers."""
+    """The experiment for a finding in a file of this text (of a notebook: the module that its cells make); ``project`` gives
+    the grad mode of the function's callers."""
     return _planned(finding, lambda finding: _plan(finding, text, project))
 
 
@@ -80,13 +80,13 @@ def _plan(finding: Finding, text: str | None, project: Project | None) -> Plan:
     rule = rule_of(finding.code)
     if rule.about is About.ALLOCATOR:
         return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
-    if rule.repair is None:
+    if rule.correction is None:
         return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code}; try --watch")
     found = _program(finding, text)
     if isinstance(found, str):
         return Plan(finding, None, Doubts(), found)
     text, tree = found
-    job = _job(finding, text, tree, project, rule.repair)
+    job = _job(finding, text, tree, project, rule.correction)
     grad, claimed = str(job["grad"]), bool(finding.message)
     statement = _statement_at(tree, finding.span.start.row)
     place = _kept_in(statement) if rule.about is not About.NEEDLESS_GRAPH else None
@@ -96,7 +96,7 @@ def _plan(finding: Finding, text: str | None, project: Project | None) -> Plan:
         consumed_later(tree, name, finding.function, isinstance(place, ast.Name)) if name else 0,
         frozen_near(tree, finding.function, _forward_called(finding, tree), _modules_of(job)),
         claimed,
-        bounded(tree, finding.span.start.row, claimed) if rule.repair is Repair.ROOM else "",
+        bounded(tree, finding.span.start.row, claimed) if rule.correction is Correction.ROOM else "",
     )
     return Plan(finding, job, doubts)
 
@@ -121,8 +121,8 @@ def _modules_of(job: Mapping[str, object]) -> dict[str, ast.Module]:
 
 
 def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
-    """Why what a joined tensor holds may not grow on: it is cut or set anew in the same loop, or the loop (of a line that the linter
-    does not report) says that it turns few times. "" where nothing of this is in sight."""
+    """Why what a joined tensor holds may not grow on: it is cut or set again in the same loop, or the loop (of a line that the
+    linter does not report) says that it turns few times. "" where nothing of this is visible."""
     statement = _statement_at(tree, row)
     place = _kept_in(statement)
     loops = [
@@ -190,7 +190,7 @@ def _plan_fix(finding: Finding, text: str | None, project: Project | None) -> Pl
     if isinstance(found, str):
         return Plan(finding, None, Doubts(), found)
     text, tree = found
-    job = _job(finding, text, tree, project, rule_of(finding.code).repair or Repair.OWN_FIX)
+    job = _job(finding, text, tree, project, rule_of(finding.code).correction or Correction.OWN_FIX)
     if "fixed_source" not in job:
         return Plan(finding, None, Doubts(), "the fix could not be applied")
     return Plan(finding, {**job, "runner": "compared"}, Doubts())
@@ -207,7 +207,7 @@ def _program(finding: Finding, text: str | None) -> tuple[str, ast.Module] | str
         return f"the file cannot be parsed: {error}"
 
 
-def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, repair: Repair) -> dict[str, object]:
+def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, correction: Correction) -> dict[str, object]:
     """What the child gets."""
     grad = caller_mode(finding, project)
     claimed = bool(finding.message)  # one that only the command line asked for says nothing
@@ -215,7 +215,7 @@ def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None,
         grad = "unknown"
     job: dict[str, object] = {
         "runner": "isolated", "source": text, "place": _place(finding),
-        "repair": repair.value, "keyword": rule_of(finding.code).keyword, "grad": grad, "claimed": claimed,
+        "correction": correction.value, "keyword": rule_of(finding.code).keyword, "grad": grad, "claimed": claimed,
     }  # fmt: skip
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
@@ -233,7 +233,7 @@ def _cuts(finding: Finding) -> str:
     rule = rule_of(finding.code)
     if Shown.ONLY_CONSTANT in rule.shown:
         return "others"
-    return "earlier" if rule.repair is Repair.DETACH_STATE else ""
+    return "earlier" if rule.correction is Correction.DETACH_STATE else ""
 
 
 def defaults_in(trees: Iterable[ast.AST]) -> Mapping[str, float]:
@@ -280,7 +280,7 @@ def _place(finding: Finding) -> list[int]:
 
 
 def caller_mode(finding: Finding, project: Project | None) -> str:
-    """ "on", "off", "default" (nothing in sight changes it) or "unknown": the grad mode in which the finding's function
+    """ "on", "off", "default" (no visible code changes it) or "unknown": the grad mode in which the finding's function
     starts."""
     if not finding.function or finding.function == "<module>":
         return "on"
@@ -346,8 +346,8 @@ def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
 
 
 def _row_in_twin(text: str, fixed: str, row: int, expected: int) -> int:
-    """The row of the flagged statement in the repaired text: where the fix left it as it is, that of the one in its turn among its
-    like."""
+    """The row of the flagged statement in the corrected text: where the fix left it as it is, that of the one in its turn among
+    its like."""
     try:
         before, after = ast.parse(text), ast.parse(fixed)
     except (SyntaxError, ValueError, RecursionError):

@@ -64,7 +64,7 @@ def measured(verdict: Verdict) -> str:
 
 def _change(before: Run, after: Run | None) -> str:
     """The figures of the growth, and where they come to with the fix. Bytes of stand-ins are none of the true model's:
-    graphs are told then."""
+    graphs are reported then."""
     figures: list[tuple[str, str]] = []
     if before.graphs_per_step:
         rest = f"{after.graphs_per_step:.2f}" if after else ""

@@ -201,7 +201,7 @@ def resident_bytes() -> int:
 
 def _become_first_process(libc: ctypes.CDLL) -> None:
     """Fork into the new PID namespace; the outer process waits, hands on the exit status, and kills the inner one when
-    it is told to end."""
+    it is asked to end."""
     inner = os.fork()
     if inner == 0:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

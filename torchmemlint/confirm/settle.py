@@ -197,7 +197,7 @@ _ROW = re.compile(r'File "<confirmed>", line (\d+)')
 
 
 def _ending(ended: Ended) -> str:
-    """How the child ended; at the time limit with the row that it was in, which the child tells shortly before."""
+    """How the child ended; at the time limit with the row that it was in, which the child reports shortly before."""
     _, found, frames = ended.output.rpartition("Timeout (")
     row = _ROW.search(frames) if found and ended.ending == "time limit" else None
     return f"time limit, on line {row[1]}" if row else ended.ending

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from torchmemlint.rules import rule_of
-from torchmemlint.rules.card import About, Repair, Shown
+from torchmemlint.rules.card import About, Correction, Shown
 
 if TYPE_CHECKING:
     from torchmemlint.rules.card import Rule
@@ -47,8 +47,8 @@ EACH = "a graph of each part at peak"
 """Of losses that are summed before one backward: with a backward of its own each frees its graph."""
 
 
-OF_FOOTPRINT = frozenset({Repair.ROOM, Repair.NO_CHECKPOINT, Repair.FREE, Repair.NO_CACHE})
-"""Repairs of what no graph and no growth alone tells of."""
+OF_FOOTPRINT = frozenset({Correction.ROOM, Correction.NO_CHECKPOINT, Correction.FREE, Correction.NO_CACHE})
+"""Corrections of mistakes that neither a graph nor growth alone shows."""
 
 
 COPIED, GRADIENTS = "all of it copied at every step", "a set of gradients at peak"
@@ -74,7 +74,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The original and the repaired function on the same stand-ins: the answer, why, and how many phases were run."""
+    """The original and the corrected function on the same stand-ins: the answer, why, and how many phases were run."""
 
     answer: Answer
     why: str = ""
@@ -107,7 +107,7 @@ class Run:
 
     live_bytes         after the cyclic collector ran
     uncollected_bytes  before it ran
-    nodes              autograd nodes that hang on the flagged place
+    nodes              autograd nodes that are attached to the flagged place
     retained_bytes     bytes that those nodes save for a backward
     requested_bytes    on CUDA: live bytes before the allocator rounds them up
     fragmented_bytes   on CUDA, at the last sample: reserved by the allocator and in no tensor; part of no verdict
@@ -118,16 +118,16 @@ class Run:
     place              what holds the value: "real", "stand-in", "local" (of a call without a loop), "context" (of an
                        ``autograd.Function``) or "" (not known)
     errors             the first exceptions of the code that ran, with its type
-    attached           a probed tensor hung on a graph
+    attached           a probed tensor was attached to a graph
     backwards          how many backward calls ran
     graphs_built       how many stand-in forwards built a graph
     grad_modes         the grad modes in force at the probe
-    guesses            callees out of sight that the probed value rests on
+    guesses            callees that are not visible that the probed value rests on
     decorators, contexts   stand-ins that decorate the function, or were entered around the probe: either may switch grad mode
     forced             rows of ``if`` statements whose known answer was overruled to reach the line
     later_backwards    backward calls after the sampled loop
     empty_backwards    backward calls on a value without a graph: outside they are an error
-    swallowed          callees out of sight that were handed a graph and may have run a backward on it
+    swallowed          callees that are not visible that were handed a graph and may have run a backward on it
     probe_bytes        bytes that the graph of one flagged value saves for a backward
     value_bytes        bytes of the storages of one flagged value; of a checkpoint, what the call leaves allocated
     ran                how often modules were called after a flagged load
@@ -226,7 +226,7 @@ class Verdict:
 
     kind     the sort of growth that was measured, "" when none
     reason   for "inconclusive": which name, line or exception; for "refuted": what was seen instead
-    helped   whether the repaired twin is flat, and the fix takes nothing away (None: not known)
+    helped   whether the corrected twin is flat, and the fix takes nothing away (None: not known)
     fix      whether the finding's fix changes what the program does (None: it has none)
     """
 
@@ -245,12 +245,12 @@ class Verdict:
 class Doubts:
     """What the file and the project say about the function that ran, and the run itself cannot.
 
-    grad      the grad mode that its callers start it in: "on", "off", "unknown", or "default" where no caller in sight
+    grad      the grad mode that its callers start it in: "on", "off", "unknown", or "default" where no visible caller
               changes it
     consumed  the line where something may run a backward later on what the flagged place keeps, 0 for none
     claimed   the linter itself reports the line (it is not only asked about)
     frozen    which line may freeze all that the flagged forward trains, in words, "" for none
-    bounded   why what the flagged line lets grow may not grow on, "" where nothing in sight says so
+    bounded   why what the flagged line lets grow may not grow on, "" where no visible code says so
     """
 
     grad: str = "unknown"
@@ -276,15 +276,15 @@ def inconclusive(reason: str, before: Run | None = None, after: Run | None = Non
 def decide(code: str, before: Run, after: Run | None) -> Verdict:
     """What the two runs prove.
 
-    A positive verdict needs growth in the broken code that the repaired twin does not have (the control). A negative one
+    A positive verdict needs growth in the broken code that the corrected twin does not have (the control). A negative one
     needs that the
     value was seen, that no operation was replaced, that nothing grows and that the peak is the twin's.
     """
     rule = rule_of(code)
-    if rule.repair is Repair.LOAD and before.mode != OWN_RUN:
+    if rule.correction is Correction.LOAD and before.mode != OWN_RUN:
         return decide_load(before, after)
-    if rule.repair in OF_FOOTPRINT and before.mode != OWN_RUN:
-        return decide_footprint(rule.repair, before, after)
+    if rule.correction in OF_FOOTPRINT and before.mode != OWN_RUN:
+        return decide_footprint(rule.correction, before, after)
     if _needed(rule, before, after):
         assert after is not None
         return Verdict(
@@ -371,7 +371,7 @@ def decide_load(before: Run, after: Run | None) -> Verdict:
     return inconclusive(_stopped("the loaded weights do not raise the peak of this function", before), before, after)
 
 
-def decide_footprint(repair: Repair, before: Run, after: Run | None) -> Verdict:
+def decide_footprint(correction: Correction, before: Run, after: Run | None) -> Verdict:
     """What the two runs prove of copied bytes, of a peak, of a checkpoint or a cache."""
     if before.raised:
         return Verdict(Outcome.CONFIRMED, REFUSED, "", before.device, before, None, notes=(before.raised,))
@@ -382,14 +382,14 @@ def decide_footprint(repair: Repair, before: Run, after: Run | None) -> Verdict:
     if after is None or len(after.live_bytes) < MIN_STEPS:
         why = _why_not_run(after) if after else "there is no fixed version to compare with"
         return inconclusive(f"no control: {why}", before, after)
-    kind, reason = _FOOTPRINTS[repair](before, after)
+    kind, reason = _FOOTPRINTS[correction](before, after)
     if kind:
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
     if not reason and (before.fallbacks or before.errors):
         reason = _stopped("no difference was found, but not everything ran", before)
     if reason:
         return inconclusive(reason, before, after)
-    words = f"ran {len(before.live_bytes)} steps: {_REFUTED[repair]}"
+    words = f"ran {len(before.live_bytes)} steps: {_REFUTED[correction]}"
     return Verdict(Outcome.REFUTED, "", words, before.device, before, after)
 
 
@@ -457,16 +457,16 @@ def _cached(before: Run, after: Run) -> tuple[str, str]:
 
 
 _FOOTPRINTS = {
-    Repair.ROOM: _copied,
-    Repair.FREE: _gradients,
-    Repair.NO_CHECKPOINT: _checkpointed,
-    Repair.NO_CACHE: _cached,
+    Correction.ROOM: _copied,
+    Correction.FREE: _gradients,
+    Correction.NO_CHECKPOINT: _checkpointed,
+    Correction.NO_CACHE: _cached,
 }
 _REFUTED = {
-    Repair.ROOM: "its result is not joined again, and no step allocates more than the previous one",
-    Repair.FREE: "it leaves no gradients, and the peak is the same as with freed gradients",
-    Repair.NO_CHECKPOINT: "it is trained, and the peak is lower than without a checkpoint",
-    Repair.NO_CACHE: "nothing more is kept than without the cache",
+    Correction.ROOM: "its result is not joined again, and no step allocates more than the previous one",
+    Correction.FREE: "it leaves no gradients, and the peak is the same as with freed gradients",
+    Correction.NO_CHECKPOINT: "it is trained, and the peak is lower than without a checkpoint",
+    Correction.NO_CACHE: "nothing more is kept than without the cache",
 }
 
 
@@ -479,7 +479,7 @@ SAME_BYTES = 4096
 
 
 def _differ(before: Run, after: Run) -> bool:
-    """Whether the code has more in memory than the repaired code, at its peak or at the head of the loop."""
+    """Whether the code has more in memory than the corrected code, at its peak or at the head of the loop."""
     allowed = max(SAME_BYTES, before.peak_bytes // 200)
     heads = [mine - theirs for mine, theirs in zip(before.live_bytes[2:], after.live_bytes[2:], strict=False)]
     return before.peak_bytes - after.peak_bytes > allowed or (bool(heads) and median(heads) > allowed)
@@ -505,8 +505,8 @@ def decide_isolated(
     """The verdict on code that was cut out and ran on stand-ins: what ``decide`` says, unless something that was not
     seen could turn it.
 
-    ``control`` is the run whose flagged value the harness repaired, ``fixed`` that of the code with the finding's own fix;
-    ``inert`` the first two once more, with the callees out of sight that the value rests on giving nothing but data.
+    ``control`` is the run whose flagged value the harness corrected, ``fixed`` that of the code with the finding's own fix;
+    ``inert`` the first two once more, with the callees that are not visible that the value rests on giving nothing but data.
     """
     twin = control or fixed
     rule = rule_of(code)
@@ -519,7 +519,7 @@ def decide_isolated(
         reason = reason or _doubt_of_growth(rule, verdict.kind, before, doubts)
         if reason:
             return inconclusive(reason, before, twin)
-        if control and fixed and (rule.repair is Repair.LOAD or len(fixed.live_bytes) >= MIN_STEPS):
+        if control and fixed and (rule.correction is Correction.LOAD or len(fixed.live_bytes) >= MIN_STEPS):
             helped = _helps(rule, verdict.kind, before, fixed)
             notes = () if helped else ("the printed fix does not stop the growth",)
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
@@ -558,7 +558,7 @@ def with_comparison(verdict: Verdict, fix: Comparison | None) -> Verdict:
 
 
 def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run | None, Run | None]) -> tuple[Verdict, str]:
-    """The verdict that does not rest on callees out of sight, or why there is none.
+    """The verdict that does not rest on callees that are not visible, or why there is none.
 
     It stands where the growth stays when they give nothing but data; and where a backward of the code itself would fail if the
     one such callee gave nothing but data: then it does give a value with a graph.
@@ -576,7 +576,7 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
 def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
         return f"it grows only where the `if` on line {before.forced[0]} holds, which it did not"
-    if rule.repair in OF_FOOTPRINT:
+    if rule.correction in OF_FOOTPRINT:
         return doubts.bounded
     if kind in {COPY, COPY_WHILE_LOADING}:
         return ""
@@ -620,7 +620,7 @@ def _doubt_of_nothing(rule: Rule, before: Run) -> str:
         return f"{on_line(before.guess_row)}the value comes from `{before.guesses[0]}`, which is not in this file"
     if before.forced:
         return f"the line was only reached by overriding the `if` on line {before.forced[0]}"
-    if rule.repair in OF_FOOTPRINT:
+    if rule.correction in OF_FOOTPRINT:
         return ""
     if before.attached:
         return "a graph was built and dropped: it does not grow, and the peak of this step is elsewhere"
@@ -634,16 +634,16 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     grew = before.live_bytes_per_step - after.live_bytes_per_step
     graph = before.graph_bytes
     nodes = before.nodes_per_step - after.nodes_per_step
-    # the same value may be kept by other lines too: then the bytes stay, and what hangs on this place tells the two apart
+    # the same value may be kept by other lines too: then the bytes stay, and what depends on this place distinguishes the two
     held = min(before.live_bytes_per_step, slope(before.retained_bytes) - slope(after.retained_bytes))
     grew = max(grew, held)
     more = before.peak_bytes - after.peak_bytes
-    if rule.repair is Repair.BACKWARD:
+    if rule.correction is Correction.BACKWARD:
         trained = before.backwards + before.later_backwards > 0 or before.mode == OWN_RUN
         return EACH if graph and max(grew, more) >= graph // 2 and trained else ""
-    if rule.repair is Repair.CLONE and after.live_bytes_per_step > 0 and grew > 0:
+    if rule.correction is Correction.CLONE and after.live_bytes_per_step > 0 and grew > 0:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
-    if rule.repair is Repair.HOST and grew > 0:
+    if rule.correction is Correction.HOST and grew > 0:
         return "tensors kept on the device"
     if rule.about is About.NEEDLESS_GRAPH and before.probe_bytes:
         graph = min(graph, before.probe_bytes)  # of the flagged forward; a step may have others
@@ -661,13 +661,13 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     if uncollected > 0:
         return "until the cyclic collector runs"
     higher = more >= max(1, before.peak_bytes // 20) or (graph > 0 and more >= graph // 2)
-    if rule.repair is Repair.LOAD:  # of a fixture, that loads a file of its own
+    if rule.correction is Correction.LOAD:  # of a fixture, that loads a file of its own
         return COPY if higher else ""
-    if rule.about in OF_GRAPHS and higher and before.attached and (graph or rule.repair is Repair.OWN_FIX):
+    if rule.about in OF_GRAPHS and higher and before.attached and (graph or rule.correction is Correction.OWN_FIX):
         return "extra graph at peak"
     if rule.about is About.NEEDLESS_GRAPH and before.probe_bytes and not (before.went_back or after.probe_bytes):
         return UNUSED
-    if rule.repair is Repair.OWN_FIX and before.attached and not (before.backwards or after.attached):
+    if rule.correction is Correction.OWN_FIX and before.attached and not (before.backwards or after.attached):
         return UNUSED
     if rule.about in OF_GRAPHS:
         return ""
@@ -675,7 +675,7 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
 
 
 def _helps(rule: Rule, kind: str, before: Run, fixed: Run) -> bool:
-    if rule.repair is Repair.LOAD:
+    if rule.correction is Correction.LOAD:
         return decide_load(before, fixed).outcome is Outcome.CONFIRMED
     return _flat(kind, before, fixed) and bool(growth_kind(rule, before, fixed))
 
@@ -688,7 +688,7 @@ def _flat(kind: str, before: Run, after: Run) -> bool:
     if "collector" in kind:
         return after.uncollected_per_step <= FLAT_SHARE * before.uncollected_per_step
     if "graph" in kind:
-        # outputs that the program wants to keep stay in the repaired twin: it is the graph that has to be gone
+        # outputs that the program wants to keep stay in the corrected twin: it is the graph that has to be gone
         return after.nodes_per_step <= FLAT_SHARE * before.nodes_per_step
     less = before.live_bytes_per_step - after.live_bytes_per_step
     # other lines may keep tensors, too: what this one keeps has to be gone

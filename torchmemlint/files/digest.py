@@ -4,7 +4,7 @@ from torchmemlint.files.reading import MAX_CACHE_BYTES, read_parts
 
 
 def digest(data: bytes) -> str:
-    """Sixteen bytes that tell one content from another, as hexadecimal digits."""
+    """Sixteen bytes that distinguish one content from another, as hexadecimal digits."""
     from hashlib import blake2b  # loads a library that a run without a cache has no need of
 
     return blake2b(data, digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Repairs, written into the text.
+"""Fixes, written into the text.
 
 A round applies every fix that keeps clear of the others; what it left is found again in the changed text and goes into the
 next round (``running/fixing.py`` has the loop). A fix after which the file no longer parses is taken back.

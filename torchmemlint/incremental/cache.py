@@ -359,7 +359,8 @@ def _version_of(key: bytes) -> str:
 
 
 def _own_digest() -> str:
-    """Tells this program from another one of the same version (work in progress, another LibCST), by sizes and times."""
+    """Distinguishes this program from another one of the same version (work in progress, another LibCST), by sizes and
+    times."""
     from importlib.util import find_spec
 
     places = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]

@@ -1,8 +1,8 @@
 """Results of single functions, kept in memory from one check of a file to the next: what a language server reuses while one types.
 
 They are valid while every query that they depend on has the same result, as findings in the cache are (``findings``). Here, what the
-engine memoized on the way (``World.remember``) is computed again if a query below it has another result. If the answer is the same,
-the results that depend on it are still valid.
+engine memoized on the way (``World.memoize``) is computed again if a query below it has another result. If the answer is the
+same, the results that depend on it are still valid.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class FunctionResults:
         around, now = world.query_log.current, QueryTrace()
         world.query_log.current = now
         try:
-            same = bool(world.remember(find, key) == before)
+            same = bool(world.memoize(find, key) == before)
         except Exception:  # whoever needs the answer runs into it again
             return False
         finally:
@@ -259,5 +259,5 @@ class _Digests:
         """The text of a buffer as the engine has it (see ``World.lines``)."""
         if path not in self._read:
             text = self.texts[path].text
-            self._read[path] = readable(text) if self.project.modules[path].repaired else text
+            self._read[path] = readable(text) if self.project.modules[path].recovered else text
         return self._read[path]

@@ -135,7 +135,7 @@ class PreviousRun:
         return now
 
     def _fuller(self, given: Scanned) -> Scanned:
-        """A file with its facts, also where it does not speak of torch."""
+        """A file with its facts, also where it does not mention torch."""
         if given.facts is not None or given.failed is not None or given.skipped:
             return given
         return scan(ScanAll({given.path: Settings()}, {}, parse_all=True, cache=self._cache), given.path)

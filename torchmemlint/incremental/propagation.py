@@ -22,7 +22,7 @@ from torchmemlint.project.neighbours import connected
 from torchmemlint.project.results import Checked, Scanned
 
 _MOST_NODES = 4
-"""When there are so many times the nodes of the first run, all is logged anew."""
+"""When there are so many times the nodes of the first run, everything is logged again."""
 
 
 @dataclass(frozen=True, slots=True)

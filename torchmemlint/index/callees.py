@@ -38,7 +38,7 @@ class CallResolver:
         self._callees = memoized(log, self._resolve)
         self._overridden = memoized(log, self._is_always_overridden)
         self.common = _methods_of_everything(torch)
-        """Names of methods that tell nothing about an object."""
+        """Names of methods that show nothing about an object."""
 
     @cached_property
     def tables(self) -> Tables:
@@ -106,7 +106,7 @@ class CallResolver:
         if not dot or name in self.common or (name.startswith("__") and name.endswith("__")):
             return _UNKNOWN
         if receiver and self._points_to.values(path, qualname, receiver):
-            return _UNKNOWN  # the receiver is known, and has no such method in sight
+            return _UNKNOWN  # the receiver is known, and has no such visible method
         return None
 
     def _without_replaced(self, method: FunctionRef, name: str, refs: dict[FunctionRef, None]) -> dict[FunctionRef, None]:
@@ -157,7 +157,7 @@ class CallResolver:
         return self._methods_of(near, name) if self._are_few(near) else ()
 
     def _takes(self, klass: ClassRef, name: str, keywords: frozenset[str]) -> bool:
-        """Whether the class's method ``name`` has parameters of these names; True where it is no method in sight."""
+        """Whether the class's method ``name`` has parameters of these names; True where it is no visible method."""
         method = self._classes.method(klass, name)
         if method is None:
             return True
@@ -209,7 +209,8 @@ class CallResolver:
                     break
 
     def _stood_for(self, ref: FunctionRef) -> tuple[FunctionRef, ...]:
-        """The methods that an abstract one which nothing in sight overrides stands for: those of its name, as with a protocol."""
+        """The methods that an abstract one which no visible class overrides stands for: those of its name, as with a
+        protocol."""
         facts = self._reader.header(ref)
         name = ref.qualname.rpartition(".")[2]
         if not facts.owner or name in self.common or name.startswith("__"):
@@ -253,6 +254,6 @@ class CallResolver:
 
 
 def _methods_of_everything(torch: TorchFacts) -> frozenset[str]:
-    """Names of methods that containers, strings, tensors, modules and optimizers have: they tell nothing about an object."""
+    """Names of methods that containers, strings, tensors, modules and optimizers have: they show nothing about an object."""
     found = {name for kind in (list, dict, set, str, bytes, tuple, float) for name in dir(kind)}
     return torch.words["methods-of-everything"].union(found, torch.methods, torch.module_methods)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OBJECTS = "calls of objects"
 """What processes share out (see ``Project.share_through``)."""
 _MANY_SITES = 20
-"""Calls that end in one word, from which on it pays to tell others what they reach."""
+"""Calls that end in one word, from which on it pays to share what they reach."""
 
 _Plain = list[tuple[int, bool, list[tuple[str, str]]]]
 """Calls, by their places among some that all processes have in the same order: whether it is certain what each reaches, and that."""
@@ -58,8 +58,8 @@ class CallGraph:
         return self.resolver.tables
 
     def callers(self, ref: FunctionRef) -> Callers:
-        """The calls that can reach ``ref``, and whether it may be called by what is not in sight. As with ``calls_of``, who hands
-        their places on notes them."""
+        """The calls that can reach ``ref``, and whether it may be called by code that is not visible. As with ``calls_of``, who
+        hands their places on notes them."""
         return self._callers.answer(ref)
 
     def _find_callers(self, ref: FunctionRef) -> Callers:
@@ -103,8 +103,8 @@ class CallGraph:
         )
 
     def _is_of_base_outside(self, site: FunctionRef, callee: str) -> bool:
-        """Whether ``callee`` is a method of what only a base class out of sight keeps (``self.model.preprocess`` below an engine of
-        another package): which may be an object of the project."""
+        """Whether ``callee`` is a method of what only a base class that is not visible keeps (``self.model.preprocess`` below
+        an engine of another package): which may be an object of the project."""
         me, _, rest = callee.partition(".")
         attribute, dot, _ = rest.partition(".")
         owner = self._reader.header(site).owner
@@ -183,7 +183,7 @@ class CallGraph:
 
         if self._exchange is None:
             return reached(range(len(sites)))
-        # Files that stand together speak of the same classes.
+        # Files in one folder use the same classes.
         order = sorted(range(len(sites)), key=lambda place: sites[place][0].path)
         return sorted(row for rows in self._exchange.share_out(_OBJECTS, order, reached) for row in rows)
 

@@ -235,7 +235,7 @@ class Memoized(Generic[Argument, Result]):
         return known[argument]
 
     def put(self, argument: Argument, result: Result, node: int) -> None:
-        """Remembers a result, whose dependencies are those of ``node``."""
+        """Stores a result, whose dependencies are those of ``node``."""
         self._known[argument] = result
 
 

@@ -23,7 +23,7 @@ from torchmemlint.torch_facts.words import GRAD_EFFECTS, Effect
 MAX_DEPTH = 8
 """Managers that are made of others, and callers of callers whose arguments decide, at the most."""
 
-# What another package, out of sight, calls its managers that switch grad mode off.
+# What another package, which is not visible, calls its managers that switch grad mode off.
 _MAKES_MANAGERS = TORCH.words["makes-managers"]
 _SAYS_OFF = re.compile(r"(^|\.)(inference(_mode)?|(no|without|disable)_?grad(ient)?s?)(\.|$)", re.IGNORECASE)
 

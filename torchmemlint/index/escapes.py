@@ -1,4 +1,4 @@
-"""Escape analysis: whether a function is handed on as a value, so that it may be called by what is not in sight."""
+"""Escape analysis: whether a function is handed on as a value, so that it may be called by code that is not visible."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Escapes:
         self._torch = torch
 
     def escapes(self, ref: FunctionRef) -> bool:
-        """Whether a function may be called by what is not in sight."""
+        """Whether a function may be called by code that is not visible."""
         name = ref.qualname.rpartition(".")[2]
         facts = self._reader.header(ref)
         if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
@@ -140,7 +140,7 @@ class Escapes:
         return bool(self._resolver.by_name(name, top))
 
     def _registers(self, path: str, facts: Head, callee: str) -> bool:
-        """Whether a decorator may hand the function to code that is not in sight."""
+        """Whether a decorator may hand the function to code that is not visible."""
         if callee.rpartition(".")[2] in INERT:
             return False
         values = self._points_to.values(path, facts.parent or TOP, callee)

@@ -209,7 +209,7 @@ class ModuleFacts:
     ``assigned`` maps a module-level name to dotted text of its value, as ``FunctionFacts.bound`` does ("sys.modules[]" is the
     module itself), or of the first of its values where each of a few is an attribute.
     ``functions`` holds "<module>" first, then every function in source order.
-    ``repaired``: the file does not parse; these are the facts of what ``source.tolerant`` reads.
+    ``recovered``: the file does not parse; these are the facts of what ``source.tolerant`` reads.
     """
 
     path: str
@@ -218,7 +218,7 @@ class ModuleFacts:
     functions: tuple[FunctionFacts, ...]
     classes: tuple[ClassFacts, ...]
     rows: int
-    repaired: bool = False
+    recovered: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., ModuleFacts], tuple[object, ...]]:
         return _unpacked, _packed(self)
@@ -227,7 +227,7 @@ class ModuleFacts:
 POSITIONS: dict[type, frozenset[str]] = {
     FunctionFacts: frozenset({"first_row", "row", "header_end_row", "end_row", "calls_at"}),
     ClassFacts: frozenset({"row", "end_row"}),
-    ModuleFacts: frozenset({"rows", "repaired"}),
+    ModuleFacts: frozenset({"rows", "recovered"}),
 }
 """The fields that only say where something stands in the text. Whoever uses them reads the text as well: so facts without them,
 their *shape*, and the texts that were read are all that a finding rests on."""
@@ -246,7 +246,7 @@ def _packed(module: ModuleFacts) -> tuple[object, ...]:
     args = {id(arg): arg for call in calls for arg in call.args}  # a file's equal arguments are one
     place = {key: number for number, key in enumerate(args)}
     return (
-        (module.path, module.imports, module.assigned, module.rows, module.repaired),
+        (module.path, module.imports, module.assigned, module.rows, module.recovered),
         [_of_function(facts) for facts in module.functions],
         [len(facts.calls) for facts in module.functions],
         _columns([(*call[:_ARGS], len(call.args), *call[_ARGS + 1 :]) for call in calls]),
@@ -269,7 +269,7 @@ def _unpacked(
     of_classes: Sequence[int],
     attrs: Sequence[tuple[object, ...]],
 ) -> ModuleFacts:
-    path, imports, assigned, rows, repaired = module
+    path, imports, assigned, rows, recovered = module
     each_arg = _rows(ArgFact, args)
     if calls:
         given = _portions([each_arg[number] for number in of_calls], calls[_ARGS])  # type: ignore[arg-type]
@@ -283,7 +283,7 @@ def _unpacked(
         tuple([FunctionFacts(*row[:_CALLS], own, *row[_CALLS:]) for row, own in zip(functions, calls_of, strict=True)]),  # type: ignore[call-arg,arg-type]
         tuple([ClassFacts(*row[:_ATTRS], own, *row[_ATTRS:]) for row, own in zip(classes, attrs_of, strict=True)]),  # type: ignore[call-arg,arg-type]
         rows,
-        repaired,
+        recovered,
     )
 
 

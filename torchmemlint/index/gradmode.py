@@ -68,8 +68,8 @@ class GradMode:
         return CallerMode(StartMode.ESCAPES, self._path(ref, StartMode.ESCAPES), True)
 
     def _meant(self, ref: FunctionRef) -> StartMode | None:
-        """What the calls in sight of namesakes tell of the methods from which nobody in sight is known to call ``ref``, directly or
-        not: one of these calls may be it, on an object that is of no class in sight (``self.task.valid_step(…)``, and there
+        """What the visible calls of namesakes show about the methods from which no visible code is known to call ``ref``,
+        directly or not: one of these calls may be it, on an object of no visible class (``self.task.valid_step(…)``, and there
         ``model.predict(…)``). OFF where all of them have namesakes that are called, and all of these calls run with grad mode
         off; MIXED where some of these do; None where none. What is solved for others does not rest on this."""
         seen, queue, found, off, on = {ref}, [ref], False, False, False

@@ -18,7 +18,7 @@ from torchmemlint.torch_facts import TORCH
 _MAX_BASES = 60
 """Classes above each other, at the most."""
 _MAX_ORDER = 60
-"""Classes of a method resolution order that are listed; whatever stands above them is out of sight."""
+"""Classes of a method resolution order that are listed; what is above them is not visible."""
 _OUT_OF_SIGHT = "<more classes>"
 _MANY = 30
 """Classes below one from which a method of theirs is looked for by its name."""
@@ -53,7 +53,7 @@ class ClassHierarchy:
         self._having: dict[str, set[ClassRef]] | None = None
 
     def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
-        """The method resolution order, ``ref`` first; of a very long one, the nearest classes, and one out of sight."""
+        """The method resolution order, ``ref`` first; of a very long one, the nearest classes, and one that is not visible."""
         return self._mros.answer(ref)
 
     def _linearise(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
@@ -153,7 +153,7 @@ class ClassHierarchy:
         )
 
     def is_subclass(self, ref: ClassRef, name: str) -> bool | None:
-        """Whether ``name`` (absolute) is among the bases; None when it is not, but a base is not in sight."""
+        """Whether ``name`` (absolute) is among the bases; None when it is not, but a base is not visible."""
         order = self.mro(ref)
         for klass in order:
             if (klass if isinstance(klass, str) else self._absolute(klass)) == name:

@@ -26,7 +26,7 @@ Of all modules, with one word (``Tables``):
     BINDERS   where it is bound at module level;  INDEX  the calls that end in it;  READS  where it is taken as a value
     ALIASES   what else it is called;  METHODS  the classes with such a method;  LOOKED_UP  whether it is looked up as text
     PATTERNS  names that are put together;  NAMED  the methods of that name;  HOLDERS  the classes with such an attribute
-    WORD      whether anything says it;  CUDA  whether anything speaks of it;  LEAVES  what leaves grad mode switched
+    WORD      whether anything says it;  CUDA  whether anything mentions it;  LEAVES  what leaves grad mode switched
     ABSOLUTE  instead of a word, a dotted name: what it is in the project
 
 Computed from these, over all modules, behind firewalls:

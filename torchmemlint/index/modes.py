@@ -18,9 +18,9 @@ class StartMode(StrEnum):
     CHOSEN = "chosen"
     """By one caller: on where a flag asks for it."""
     NO_CALLERS = "no-callers"
-    """Nothing in sight calls it, or only what nothing in sight calls."""
+    """No visible code calls it, or only what no visible code calls."""
     UNSEEN_BASE = "unseen-base"
-    """It overrides a method of a class that is not in sight, which may call it in any mode."""
+    """It overrides a method of a class that is not visible, which may call it in any mode."""
     ESCAPES = "escapes"
     """It is handed on as a value."""
     UNKNOWN = "unknown"
@@ -34,7 +34,7 @@ class CallerMode:
     mode   by all callers together
     path   the calls through which grad is on (or the start is unknown), the immediate caller first; empty for "off". Some may
            not be certain (``Caller.certain``), but only where no chain of certain calls leads there
-    assumed  True when the path ends at a function that nothing in sight calls: "on" is an assumption there
+    assumed  True when the path ends at a function that no visible code calls: "on" is an assumption there
     chosen   for "mixed": grad is on only under managers and statements that leave it to a flag (``set_grad_enabled(training)``,
              ``no_grad() if fast else nullcontext()``): who asks for it there wants it
     """

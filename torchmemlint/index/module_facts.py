@@ -25,7 +25,7 @@ def module_facts(path: str, text: str) -> ModuleFacts:
     Of a text that does not parse on this Python they are those of what can be read of it. Raises SourceError where that is nothing,
     or nests deeper than ``MAX_DEPTH``.
     """
-    repaired = False
+    recovered = False
     try:
         tree = parse(text)
     except SourceError:
@@ -34,17 +34,17 @@ def module_facts(path: str, text: str) -> ModuleFacts:
         reading = tolerant.read(text)
         if reading is None:
             raise
-        text, repaired = reading.text, True
+        text, recovered = reading.text, True
         tree = parse(text)
     walk = Walk(tree, text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     try:
         block(walk, tree.body, 1)
     except RecursionError:
         raise SourceError(f"is nested more than {MAX_DEPTH} levels deep") from None
-    return _facts_of(walk, path, repaired)
+    return _facts_of(walk, path, recovered)
 
 
-def _facts_of(walk: Walk, path: str, repaired: bool) -> ModuleFacts:
+def _facts_of(walk: Walk, path: str, recovered: bool) -> ModuleFacts:
     top = walk.top
     rows = len(walk.lines) - (not walk.lines[-1])
     functions = [finished(walk, top, None, (), "", "", rows)]
@@ -56,7 +56,7 @@ def _facts_of(walk: Walk, path: str, repaired: bool) -> ModuleFacts:
         functions=tuple(functions),
         classes=tuple(sorted(walk.order, key=lambda facts: (facts.row, facts.qualname))),
         rows=rows,
-        repaired=repaired,
+        recovered=recovered,
     )
 
 

@@ -46,7 +46,7 @@ class Modules(Mapping[str, ModuleFacts]):
 
     @cached_property
     def words(self) -> WordIndex | None:
-        """Which modules say a word; None where only the facts of all of them tell."""
+        """Which modules say a word; None where only the facts of all of them show it."""
         return self._find_word_index() if self._find_word_index is not None else None
 
     def __getitem__(self, path: str) -> ModuleFacts:

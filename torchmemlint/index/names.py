@@ -162,7 +162,7 @@ class Names:
         return [target for target in targets if target]
 
     def _file_of(self, path: str, target: str) -> str:
-        """The file that the module ``target`` of an import in ``path`` is, by its place alone; "" when it is not in sight."""
+        """The file that the module ``target`` of an import in ``path`` is, by its place alone; "" when it is not visible."""
         name = target.lstrip(".")
         parts = name.split(".") if name else []
         dots = len(target) - len(name)

@@ -49,7 +49,7 @@ def positions(facts: ModuleFacts) -> str:
     """What the shape of a module's facts leaves out, as JSON: numbers for each function and class, in their order, and the rows."""
     functions = [(each.first_row, each.row, each.header_end_row, each.end_row, *each.calls_at) for each in facts.functions]
     classes = [(each.row, each.end_row) for each in facts.classes]
-    return _ENCODER.encode((functions, classes, facts.rows, facts.repaired))
+    return _ENCODER.encode((functions, classes, facts.rows, facts.recovered))
 
 
 def _shape_of(value: Any) -> object:
@@ -157,7 +157,7 @@ def _class(plain: Any, rows: Any) -> ClassFacts:
 
 def _module(plain: Any, positions: Any) -> ModuleFacts:
     path, imports, assigned, functions, classes = plain
-    rows_of_functions, rows_of_classes, rows, repaired = positions
+    rows_of_functions, rows_of_classes, rows, recovered = positions
     return ModuleFacts(
         path=path,
         imports=_pairs(imports),
@@ -165,5 +165,5 @@ def _module(plain: Any, positions: Any) -> ModuleFacts:
         functions=tuple([_function(*each) for each in zip(functions, rows_of_functions, strict=True)]),
         classes=tuple([_class(*each) for each in zip(classes, rows_of_classes, strict=True)]),
         rows=rows,
-        repaired=repaired,
+        recovered=recovered,
     )

@@ -32,7 +32,7 @@ _SAME = TORCH.words["gives-itself"] | {"apply"}
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An object of a class; ``exact`` where it was constructed in sight, so that it is of no subclass."""
+    """An object of a class; ``exact`` where visible code constructed it, so that it is of no subclass."""
 
     klass: ClassRef | str
     exact: bool
@@ -89,7 +89,7 @@ class PointsTo:
         return self.values_at((path, qualname, text))
 
     def values_at(self, key: tuple[str, str, str]) -> tuple[Value, ...]:
-        """As ``values``. (Who remembers something by the same key has one tuple for both.)"""
+        """As ``values``. (Who memoizes something by the same key has one tuple for both.)"""
         return self._known.answer(key) if key[2] else ()
 
     def attribute(self, klass: ClassRef, name: str) -> tuple[Value, ...]:

@@ -1,7 +1,7 @@
 """The query log: which queries each result asked, of the project and of texts.
 
 A file's findings hold as long as every query that was asked for them gives the same answer, "nothing calls it" included.
-What the engine remembers from one file to the next goes through ``QueryLog.remember``: whoever uses a remembered result rests on
+What the engine memoizes from one file to the next goes through ``QueryLog.memoize``: whoever uses a memoized result rests on
 all the queries that were asked to compute it.
 """
 
@@ -26,7 +26,7 @@ Query = tuple[Hashable, ...]
 
 @dataclass(slots=True, eq=False)
 class QueryTrace:
-    """What was asked to compute one result: queries, remembered results that were used, and notes made on the way.
+    """What was asked to compute one result: queries, memoized results that were used, and notes made on the way.
 
     Where that is all, ``close`` puts it into tuples, which take a fifth of the memory: there are tens of thousands of traces.
     """
@@ -56,7 +56,7 @@ class QueryLog:
         self.records = True
         self._unfinished: dict[tuple[int, Hashable], QueryTrace] = {}
 
-    def remember(
+    def memoize(
         self,
         known: dict[Key, tuple[Result, QueryTrace]],
         key: Key,

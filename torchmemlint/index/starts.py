@@ -85,7 +85,7 @@ class Starts:
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
         if not self.is_test(ref):
-            # What a unit test calls is there for others, who are not in sight.
+            # What a unit test calls exists for other code, which is not visible.
             others = [caller for caller in others if not self.is_test(caller.ref)]
         others = [caller for caller in others if not any(_ELSEWHERE.match(test) for test in caller.call.branch)] or others
         certain = [caller for caller in others if caller.certain]
@@ -134,7 +134,7 @@ class Starts:
         return "tests" in ref.path.replace("\\", "/").split("/")[:-1] or self._reader.has_tests(ref.path)
 
     def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> StartMode:
-        """The start of a function that nothing in sight calls."""
+        """The start of a function that no visible code calls."""
         top = FunctionRef(ref.path, TOP)
         if self._effects.last_effect(top, self._reader.flow(top).leaves) == OFF:
             return StartMode.OFF
@@ -147,7 +147,9 @@ class Starts:
         if facts.owner and name not in _DRIVEN and self._torch.hooks.get((_LIGHTNING, name)) is HookEffect.GRAD_OFF:
             methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _DRIVEN]
             if all(method is not None and not self._calls.callers(method).calls for method in methods):
-                return StartMode.UNSEEN_BASE  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
+                return (
+                    StartMode.UNSEEN_BASE
+                )  # a loop that is not visible runs the hooks of such a class, in the mode that it chooses
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._classes.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
@@ -155,8 +157,8 @@ class Starts:
         return StartMode.ESCAPES if escapes or not self._complete else StartMode.NO_CALLERS
 
     def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
-        """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off, or its own
-        forward does: what nobody calls yet is there for the same use."""
+        """Whether all that other visible code runs of a method's module, by its other methods, runs with grad mode off, or its
+        own forward does: what nobody calls yet is there for the same use."""
         if not self._classes.is_subclass(owner, TORCH.names["module"]):
             return False
         forward = self._reader.head(owner.path, f"{owner.qualname}.forward")
@@ -264,7 +266,7 @@ class Starts:
 
     def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
         """Whether a test of a parameter of ``ref`` ("eval", "mode == 'train'") comes out the same under every
-        caller in sight, and how; None where callers differ, are not known, or there are none."""
+        visible caller, and how; None where callers differ, are not known, or there are none."""
         match = TEST.match(test)
         facts = self._reader.head(ref.path, ref.qualname)
         if match is None or facts is None or not any(param.name == match[2] for param in facts.params):

@@ -2,7 +2,7 @@
 
 Small dataclasses, one per construct that moves values or control. Every statement and expression carries ``node``: the
 number of the libcst node that it stands for in its ``Region``, which libcst reads only when a finding needs the span.
-Parentheses, comments and white space are gone; operators that the analysis does not tell apart are kept as their text.
+Parentheses, comments and white space are gone; operators that the analysis does not distinguish are kept as their text.
 
 The interpreter (``semantics.interpret``) is the only consumer. Rules never see IR.
 """

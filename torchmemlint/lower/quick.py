@@ -25,7 +25,7 @@ from torchmemlint.lower.regions import Region
 
 
 class _Open(Exception):
-    """``ast`` does not tell two sources apart that libcst does."""
+    """``ast`` does not distinguish two sources that libcst does."""
 
 
 def lower(region: Region) -> Lowered:

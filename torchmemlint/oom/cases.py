@@ -148,7 +148,7 @@ def _rank(case: Case, findings: Sequence[Finding]) -> tuple[Ranked, ...]:
         path = _key(finding.path)
         function = finding.function.rpartition(".")[2] or "<module>"
         ranked.append(Ranked(finding, 0 if (path, function) in functions else 1 if path in files else 2))
-    # A mistake of the kind that the first remedy repairs comes first among those equally near.
+    # A mistake of the kind that the first remedy fixes comes first among those equally near.
     return tuple(sorted(ranked, key=lambda item: (item.distance, order[item.finding.code], item.finding.sort_key)))
 
 

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("logs", nargs="+", metavar="LOG", help="a log file, or - for standard input")
     made.add_argument(
         "--src",
-        metavar="ROOT",
+        metavar="FOLDER",
         help="folder with the program's source: match tracebacks with its files, and check all of them "
         "(default: the current folder, where only the files in the traceback are checked)",
     )

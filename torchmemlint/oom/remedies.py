@@ -1,7 +1,7 @@
 """What to change for each kind of failure, in the order in which it pays to look.
 
 For a device that is full of live tensors the order is: no graph where none is needed, no graph kept past its step, a cheaper
-number format, smaller batches, recomputation. The first two repair mistakes and cost nothing; the last three trade
+number format, smaller batches, recomputation. The first two fix mistakes and cost nothing; the last three trade
 something. ``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` never: before it raises, the
 allocator has returned everything that ``empty_cache`` could.
 """

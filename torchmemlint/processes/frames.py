@@ -2,8 +2,8 @@
 
 CPython from 3.11 on keeps the frames of Python functions in chunks of 16 KB, and gives each chunk back to the system as soon
 as the last frame in it ends. A loop that happens to call across the end of a chunk asks the system for memory and gives it
-back on each turn: on a large project 150,000 times, a twentieth of all CPU time. A chunk is made larger for a frame that says that
-it is: below such a frame all others have room in its chunk. The room is only reserved, no memory is used for it.
+back on each iteration: on a large project 150,000 times, a twentieth of all CPU time. A chunk is made larger for a frame that
+says that it is: below such a frame all others have room in its chunk. The room is only reserved, no memory is used for it.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], Proces
         forked = multiprocessing.get_context("fork")
         return lambda workers: ProcessPoolExecutor(workers, forked, _end_with_parent)
     context: BaseContext = multiprocessing.get_context("spawn")
-    return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared, gc.get_threshold()))
+    return lambda workers: ProcessPoolExecutor(workers, context, partial(_keep, function, shared, gc.get_threshold()))
 
 
 @contextmanager
@@ -265,7 +265,7 @@ def _children_that_trust_no_folder() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[int, int, int]) -> None:
+def _keep(function: Callable[[S, str], object], shared: S, threshold: tuple[int, int, int]) -> None:
     global _work
     _end_with_parent()
     gc.set_threshold(*threshold)
@@ -273,7 +273,7 @@ def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[
 
 
 def _end_with_parent() -> None:
-    """Ends this process of a pool when the one that made it has died: nobody else would tell it."""
+    """Ends this process of a pool when the one that made it has died: nothing else would end it."""
     import threading
     from multiprocessing import connection, parent_process
 

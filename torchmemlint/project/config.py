@@ -342,7 +342,9 @@ def _extended(source: Source, above: tuple[str, ...]) -> tuple[Source, ...]:
     path = os.path.join(source.root, source.options.extend)
     inside = repository_root(source.root)
     if not is_inside(path, inside) or leads_out(path, inside):
-        raise ConfigError(f"{source.where}: `extend` leads out of {quoted(inside)}")
+        raise ConfigError(
+            f"{source.where}: `extend` leads out of {quoted(inside)}, the repository (without .git, the folder of this file)"
+        )
     if os.path.realpath(path) in above or len(above) > MAX_EXTENDED:
         raise ConfigError(f"{source.where}: `extend` leads back to `{quoted(source.options.extend)}`")
     base = _read_file(path, above)

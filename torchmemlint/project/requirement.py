@@ -25,7 +25,7 @@ _MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git")
 
 def required_torch(folder: str, known: dict[str, Version | None]) -> Version | None:
     """The oldest torch that the project of an absolute folder admits, as (major, minor); None where it names none, or no
-    lower bound. ``known`` remembers the answers by folder.
+    lower bound. ``known`` keeps the answers by folder.
 
     Looks into the folder and those above it, up to the first that is a project's (has metadata or ``.git``). The first of
     these that names torch decides: the dependencies of pyproject.toml (standard, then Poetry's), its extras and groups,

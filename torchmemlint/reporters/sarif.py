@@ -209,7 +209,7 @@ def _fixes(finding: Finding, context: Context) -> list[dict[str, object]]:
         edits = (in_json,)
     replacements = [_replacement(finding.path, edit, context) for edit in edits]
     change = {"artifactLocation": _artifact(finding.path, context), "replacements": replacements}
-    words = _sentence(fix.message or finding.help or "Repair it")
+    words = _sentence(fix.message or finding.help or "Fix it")
     return [{"description": {"text": words}, "artifactChanges": [change], "properties": {"fixApplicability": fix.safety.value}}]
 
 

@@ -49,12 +49,12 @@ WRITTEN_FOR = "written for torch before 0.5: `loss.data[0]` raises IndexError on
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A finding, with what is needed to tell one root cause once.
+    """A finding, with what is needed to report one root cause once.
 
     graphs   the graphs that it is about; handler, the exception handler around it
-    part     the part of the function that one repair would cover (empty: all of it)
+    part     the part of the function that one fix would cover (empty: all of it)
     loops    the loops around it
-    also     the findings of the same cause in other loops, for which it speaks
+    also     the findings of the same cause in other loops, for which it stands
     apart    it explains no other finding, though others of its rule may
     cause    those of one rule with the same cause are one finding of the function, at the first of the costliest
     """
@@ -265,7 +265,7 @@ class Flow:
     ) -> Fix | NoFix | None:
         """A fix that appends a method call to an expression, in parentheses where its form needs them; None for a display or
         literal, which has no such method. It is a tensor's method: so the value must be shown to be one, if the caller is not
-        ``sure``, and nothing may speak against that, nor be done with the elements of the ``container`` that it is put into.
+        ``sure``, and nothing may contradict that, nor be done with the elements of the ``container`` that it is put into.
         ``strict``: the machine does not know that it is no number."""
         lowered = self.lowered(site)
         source = lowered.source(node)
@@ -355,7 +355,7 @@ class Flow:
 
     def also_calls(self, site: Site, names: frozenset[str]) -> bool:
         """Whether the site's function calls one of these absolute names as well."""
-        return self.runs.world.remember(_calls_one_of, (self.frame(site).ref, names))
+        return self.runs.world.memoize(_calls_one_of, (self.frame(site).ref, names))
 
     def class_says(self, site: Site, words: frozenset[str]) -> bool:
         """Whether the site's function, or a method of its class, says one of these words."""
@@ -393,7 +393,7 @@ class Flow:
         """The name for torch in code written above a row, and the module to import where none is bound there for sure; (None,
         None) where "torch" is taken. ``around`` is the first row of the function that the code is in: an import anywhere at the
         left margin serves it, and one above it in the function. A decorator is in none, and needs an import above it."""
-        for number, is_indented, name in self.runs.world.remember(imports_of_torch, path):
+        for number, is_indented, name in self.runs.world.memoize(imports_of_torch, path):
             served = number < row if is_indented or not around else True
             if served and (not is_indented or 0 < around < number):
                 return name, None
@@ -482,8 +482,8 @@ class Flow:
         return (holds(*found[0]), holds(found[0][0], not found[0][1])) if len(found) == 1 else ("", "")
 
     def beside_backward(self, graph: Graph) -> bool:
-        """Whether a backward, or an optimizer's step, runs in each of the turns that the forward runs in: they share a step, and
-        not merely an epoch."""
+        """Whether a backward, or an optimizer's step, runs in each of the iterations that the forward runs in: they share a
+        step, and not merely an epoch."""
         loops = graph.site.loops
         return any(
             event.site.loops == loops[: len(event.site.loops)]
@@ -561,7 +561,7 @@ class Flow:
         """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
         the root reads require grad: its graphs are wanted without a visible backward. What ``ends_here``, in numbers, asks for no
         gradient of a parameter that another method watches; of an activation that keeps its own it may."""
-        return self.runs.world.remember(_watches_gradients, (self.record.root, ends_here))
+        return self.runs.world.memoize(_watches_gradients, (self.record.root, ends_here))
 
     def toggled(self, graph: Graph) -> bool:
         """Whether a framework may have frozen the network for this step: Lightning, before release 2, calls ``training_step`` once

@@ -34,7 +34,7 @@ class About(StrEnum):
     RUN = "run"
 
 
-class Repair(StrEnum):
+class Correction(StrEnum):
     """How ``confirm`` fixes the flagged code, to see whether what grew then stays flat.
 
     DETACH         the flagged value is detached
@@ -98,7 +98,7 @@ class Same(StrEnum):
 
 
 class Once(StrEnum):
-    """For what one finding speaks: its place, all that one guard would cover (``Draft.part``), or a file, whose places its fix
+    """What one finding stands for: its place, all that one guard would cover (``Draft.part``), or a file, whose places its fix
     fixes together."""
 
     A_PLACE = "a place"
@@ -138,16 +138,16 @@ class Rule:
     preview     on only with ``--preview``, or selected by its full code
     triggers    words (identifiers in source, ASCII) one of which a file and a function must contain for the rule to fire;
                 the screen and the choice of candidate regions work by them; empty for rules about the run
-    root_words  those of them of which one is enough for a function to be run, though it speaks neither of a backward nor of
+    root_words  those of them of which one is enough for a function to be run, though it mentions neither a backward nor
                 evaluation nor of grad mode
     of_results  it follows what a model gives, so the words of all rules that are on by default lead to functions in which it
                 has something to say
     always      it is asked where it is not selected, too: what it explains would else be reported as a mistake of its own
     yields_to   codes of rules whose finding explains one of this rule, which is not reported then
     explains    what its findings must have in common with those that yield to it, None where none do
-    once        for what one finding speaks
-    repair      how ``confirm`` fixes it; None where it cannot run the flagged code alone
-    keyword     of a call, the argument that the rule is about: ``Repair.SWITCH`` turns it off
+    once        what one finding stands for
+    correction  how ``confirm`` fixes it; None where it cannot run the flagged code alone
+    keyword     of a call, the argument that the rule is about: ``Correction.SWITCH`` turns it off
     shown       what it says of a graph, and a run can show
     advice      advice for an out-of-memory error, which its findings are places to follow
     """
@@ -167,7 +167,7 @@ class Rule:
     yields_to: frozenset[str] = frozenset()
     explains: Same | None = None
     once: Once = Once.A_PLACE
-    repair: Repair | None = None
+    correction: Correction | None = None
     keyword: str = ""
     shown: frozenset[Shown] = frozenset()
     advice: frozenset[Advice] = frozenset()

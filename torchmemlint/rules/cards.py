@@ -1,7 +1,7 @@
 """The cards of all rules, in code order: a copy of each module's ``RULE``. Written by ``python docs/generate.py``."""
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.card import About, Advice, Once, Repair, Rule, Same, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Once, Rule, Same, Shown
 
 # fmt: off
 CARDS = {
@@ -38,7 +38,7 @@ CARDS = {
         triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
         of_results=True,
         yields_to=frozenset({"TML201", "TML202", "TML203", "TML204"}),
-        repair=Repair.DETACH,
+        correction=Correction.DETACH,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
         typical=Severity.WARNING,
@@ -53,7 +53,7 @@ CARDS = {
         triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
         of_results=True,
         yields_to=frozenset({"TML201", "TML202", "TML203", "TML204"}),
-        repair=Repair.DETACH,
+        correction=Correction.DETACH,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
         typical=Severity.WARNING,
@@ -68,7 +68,7 @@ CARDS = {
         triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
         of_results=True,
         yields_to=frozenset({"TML201", "TML202", "TML203"}),
-        repair=Repair.DETACH,
+        correction=Correction.DETACH,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
         typical=Severity.WARNING,
@@ -83,7 +83,7 @@ CARDS = {
         triggers=frozenset({"backward", "manual_backward"}),
         of_results=True,
         yields_to=frozenset({"TML201", "TML202", "TML203"}),
-        repair=Repair.DETACH_STATE,
+        correction=Correction.DETACH_STATE,
         shown=frozenset({Shown.SECOND_STEP}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
@@ -95,7 +95,7 @@ CARDS = {
         about=About.GRAPH_KEPT,
         fix=Safety.UNSAFE,
         triggers=frozenset({"retain_graph"}),
-        repair=Repair.SWITCH,
+        correction=Correction.SWITCH,
         keyword="retain_graph",
         shown=frozenset({Shown.SECOND_STEP}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
@@ -107,7 +107,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         triggers=frozenset({"create_graph"}),
-        repair=Repair.SWITCH,
+        correction=Correction.SWITCH,
         keyword="create_graph",
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
@@ -118,7 +118,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         triggers=frozenset({"Function", "InplaceFunction"}),
-        repair=Repair.DETACH,
+        correction=Correction.DETACH,
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
     "retention.hook_keeps_output": Rule(
@@ -140,7 +140,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         triggers=frozenset({"cache", "lru_cache"}),
-        repair=Repair.NO_CACHE,
+        correction=Correction.NO_CACHE,
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
     "gradmode.inference_with_grad": Rule(
@@ -156,7 +156,7 @@ CARDS = {
         yields_to=frozenset({"TML202", "TML203"}),
         explains=Same.GRAPHS,
         once=Once.A_PART,
-        repair=Repair.NO_GRAD_AROUND,
+        correction=Correction.NO_GRAD_AROUND,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH}),
     ),
@@ -169,7 +169,7 @@ CARDS = {
         fix=Safety.SAFE,
         triggers=frozenset({"enable_grad", "inference_mode", "no_grad", "requires_grad", "requires_grad_", "set_grad_enabled", "volatile"}),
         explains=Same.FUNCTION,
-        repair=Repair.OWN_FIX,
+        correction=Correction.OWN_FIX,
         advice=frozenset({Advice.NO_GRAPH}),
         typical=Severity.WARNING,
     ),
@@ -184,7 +184,7 @@ CARDS = {
         of_results=True,
         always=True,
         explains=Same.GRAPHS,
-        repair=Repair.NO_GRAD,
+        correction=Correction.NO_GRAD,
         shown=frozenset({Shown.NO_BACKWARD, Shown.ONLY_CONSTANT}),
         advice=frozenset({Advice.NO_GRAPH}),
     ),
@@ -199,7 +199,7 @@ CARDS = {
         of_results=True,
         yields_to=frozenset({"TML201", "TML202", "TML203"}),
         explains=Same.STATEMENT,
-        repair=Repair.DETACH,
+        correction=Correction.DETACH,
         advice=frozenset({Advice.NO_GRAPH}),
         typical=Severity.WARNING,
     ),
@@ -294,7 +294,7 @@ CARDS = {
         triggers=frozenset({"append", "cat", "extend", "inference_mode", "no_grad"}),
         of_results=True,
         yields_to=frozenset({"TML402"}),
-        repair=Repair.HOST,
+        correction=Correction.HOST,
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
     "device.view_keeps_storage": Rule(
@@ -308,7 +308,7 @@ CARDS = {
         triggers=frozenset({"append", "extend", "inference_mode", "no_grad"}),
         of_results=True,
         explains=Same.STATEMENT,
-        repair=Repair.CLONE,
+        correction=Correction.CLONE,
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
     "device.cat_in_loop": Rule(
@@ -318,7 +318,7 @@ CARDS = {
         severity=Severity.NOTE,
         about=About.FOOTPRINT,
         triggers=frozenset({"cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack", "vstack"}),
-        repair=Repair.ROOM,
+        correction=Correction.ROOM,
         advice=frozenset({Advice.STEADY_SHAPES}),
     ),
     "footprint.deprecated_cuda_amp": Rule(
@@ -351,7 +351,7 @@ CARDS = {
         about=About.FOOTPRINT,
         fix=Safety.UNSAFE,
         triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
-        repair=Repair.NO_CHECKPOINT,
+        correction=Correction.NO_CHECKPOINT,
         advice=frozenset({Advice.CHECKPOINTING}),
     ),
     "footprint.attention_materialized": Rule(
@@ -374,7 +374,7 @@ CARDS = {
         fix=Safety.UNSAFE,
         triggers=frozenset({"grad", "set_to_none", "zero_grad"}),
         root_words=frozenset({"grad", "set_to_none"}),
-        repair=Repair.FREE,
+        correction=Correction.FREE,
         advice=frozenset({Advice.SMALLER_BATCHES}),
     ),
     "footprint.checkpoint_loaded_on_device": Rule(
@@ -386,7 +386,7 @@ CARDS = {
         fix=Safety.UNSAFE,
         triggers=frozenset({"load_state_dict", "torch.load"}),
         root_words=frozenset({"load_state_dict"}),
-        repair=Repair.LOAD,
+        correction=Correction.LOAD,
         advice=frozenset({Advice.LOADING}),
         typical=Severity.NOTE,
     ),
@@ -397,7 +397,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.FOOTPRINT,
         triggers=frozenset({"backward", "manual_backward"}),
-        repair=Repair.BACKWARD,
+        correction=Correction.BACKWARD,
         advice=frozenset({Advice.SMALLER_BATCHES}),
     ),
     "footprint.full_logits_kept": Rule(

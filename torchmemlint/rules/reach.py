@@ -54,7 +54,7 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
     if maker is not None and (isinstance(world.symbol(maker), ClassRef) or TORCH.class_kind(maker)):
         words = frozenset[str]().union(*(facts.names for _, facts in family(world, root)))
         return not words & DEVICE_WORDS - {TORCH.names["to-place"]} and not moves_something(world, root)
-    if not world.remember(_is_program, path) or mentions_devices_anywhere(flow):
+    if not world.memoize(_is_program, path) or mentions_devices_anywhere(flow):
         return False
     callers = project.callers(root)
     apart = callers.escapes or not callers.calls or any(caller.ref.path != path for caller in callers.calls)
@@ -79,7 +79,7 @@ def _moves_by_itself(world: World, path: str) -> bool:
 def is_of_host_program(flow: Flow) -> bool:
     """Whether a program calls the root, by whatever way, in a project that never mentions CUDA, and neither does anything on that way
     mention devices: what it wastes is memory of the host."""
-    return flow.runs.world.remember(_is_called_on_host, flow.record.root)
+    return flow.runs.world.memoize(_is_called_on_host, flow.record.root)
 
 
 def _is_called_on_host(world: World, root: FunctionRef) -> bool:
@@ -89,7 +89,7 @@ def _is_called_on_host(world: World, root: FunctionRef) -> bool:
     seen, todo, ran = {root: None}, [root], False
     while todo and len(seen) <= MAX_ON_THE_WAY:
         ref = todo.pop()
-        if world.remember(_moves_by_itself, ref.path):
+        if world.memoize(_moves_by_itself, ref.path):
             return False
         ran = ran or (ref.path != root.path and (ref.qualname == MODULE or ref.qualname.rpartition(".")[2] == "main"))
         above = [caller.ref for caller in project.callers(ref).calls if caller.ref not in seen]
@@ -194,9 +194,9 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
         return False  # a framework's hook, or a method that is called on an object of which the class is not known
     world = flow.runs.world
-    if world.remember(_makes_commands, ref.path):
+    if world.memoize(_makes_commands, ref.path):
         return False
-    beside = [FunctionRef(ref.path, each) for each in world.remember(_functions_of, (ref.path, owner))]
+    beside = [FunctionRef(ref.path, each) for each in world.memoize(_functions_of, (ref.path, owner))]
     return any(
         caller.ref.qualname == MODULE
         or caller.ref.qualname.rpartition(".")[2] == "main"

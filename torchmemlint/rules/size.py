@@ -54,7 +54,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
         return LONE
     if graph.in_part:
         return IN_PART
-    weights = flow.runs.world.remember(weights_of, (flow.frame(graph.site).ref, graph.what))
+    weights = flow.runs.world.memoize(weights_of, (flow.frame(graph.site).ref, graph.what))
     if weights is not None and weights.count <= TINY and not weights.spatial:
         return f"the network has {in_words(weights.count)} parameters, and no layer goes over positions"
     acting = RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow)
@@ -79,12 +79,12 @@ def why_little(networks: Iterable[tuple[FunctionRef, str]], more: bool, flow: Fl
     optimizer."""
     world = flow.runs.world
     networks = [*networks]
-    found = [world.remember(weights_of, network) for network in networks]
+    found = [world.memoize(weights_of, network) for network in networks]
     counts = [each.count for each in found if each is not None]
     if counts and len(counts) == len(found) and BYTES * sum(counts) * (3 if more else 1) < LARGE_BYTES:
         return f"small here: its networks have {in_words(sum(counts))} parameters"
-    about = sum(world.remember(estimate_of, network) for network in networks)
-    twice = more and world.remember(keeps_optimizers, None)
+    about = sum(world.memoize(estimate_of, network) for network in networks)
+    twice = more and world.memoize(keeps_optimizers, None)
     return "" if BYTES * about * (2 if twice else 1) >= LARGE_BYTES else SIZE_UNKNOWN
 
 
@@ -97,7 +97,7 @@ def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
 
 
 def small_together(gids: frozenset[int], flow: Flow) -> str:
-    """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
+    """Why all graphs that a value is attached to are small, in words; "" where one may be large."""
     if is_of_host_program(flow):
         return ON_HOST
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
@@ -175,8 +175,8 @@ def layer_of(graph: Graph, flow: Flow) -> str:
 
 
 def chains(graph: Graph, flow: Flow) -> bool:
-    """Whether what a turn of a loop makes of a forward's result goes into the next turn's forward (``hidden``): all of its turns'
-    graphs hang on each other."""
+    """Whether what an iteration of a loop makes of a forward's result goes into the next iteration's forward (``hidden``): all
+    of its iterations' graphs are attached to each other."""
     record = flow.record
     above = {
         record.graphs[gid].place for gid in record.ancestors(graph.parents) if record.graphs[gid].kind is GraphKind.CARRIED
@@ -197,7 +197,7 @@ def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:
     """The classes of what was called, as far as they are visible: what the engine knows of it, else what callers give for it."""
     if graph.cls is not None:
         return (graph.cls,)
-    return flow.runs.world.remember(_classes_given, (flow.frame(graph.site).ref, graph.what))
+    return flow.runs.world.memoize(_classes_given, (flow.frame(graph.site).ref, graph.what))
 
 
 def _classes_given(world: World, asked: tuple[FunctionRef, str]) -> tuple[ClassRef | str, ...]:

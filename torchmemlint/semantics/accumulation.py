@@ -44,7 +44,7 @@ PASSING = frozenset({GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
 OPERATORS = {"+": "__iadd__", "-": "__isub__", "*": "__imul__", "|": "__ior__", "@": "__imatmul__"}
 
 
-def tell_accumulation(
+def record_accumulation(
     m: Machine,
     place: tuple[int, str],
     text: str,
@@ -55,7 +55,7 @@ def tell_accumulation(
     how: str = "",
     sure_tensor: bool = False,
 ) -> Value:
-    """Tell an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
+    """Records an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
     graphs, hints, _, _ = m.deep(value, state)
     both = graphs | hints
     carried = [g for g in both if m.record.graphs[g].kind is GraphKind.CARRIED and m.record.graphs[g].place == place]
@@ -75,7 +75,7 @@ def tell_accumulation(
         return value
     rounds = {m.record.graphs[g].site.loops[-1] for g in carried if m.record.graphs[g].site.loops}
     if rounds and rounds.isdisjoint(m.loops):
-        return value  # after the loop: once, and not in each of its turns
+        return value  # after the loop: once, and not in each of its iterations
     outlived = tuple(sorted(rounds, key=lambda known: (m.loops.index(known) if known in m.loops else -1, known)))
     loop = outlived[-1] if outlived else None
     certain = [g for g in carried if g in graphs] or carried
@@ -146,7 +146,7 @@ def accumulate_into(
     if isinstance(target, ir.Name):
         place = place_of(m, target.id)
         sure = all(type(a) is Tensor for a in added)
-        carried = tell_accumulation(
+        carried = record_accumulation(
             m, place, target.id, value, state, node, ir.Binary(node, "+", target, ir.Const(term, 0)), how, sure
         )
         if place[0] == -2 and carried == value:

@@ -1,4 +1,4 @@
-"""Operators and operations: the result hangs on what its operands hang on."""
+"""Operators and operations: the result depends on what its operands are attached to."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ CASTS = TORCH.words["casts"]
 
 
 def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:
-    """The result of an operation on tensors and numbers: it hangs on what its operands hang on.
+    """The result of an operation on tensors and numbers: it depends on what its operands are attached to.
 
     Where one operand certainly has a graph, what the others may have (an opaque batch, a target) is only a hint: a
     ``backward()`` through the result says nothing of them. ``scale`` is one more operand, which a tensor is divided or
-    multiplied by in its place: a count out of sight as a rule, so that what may be a number is one.
+    multiplied by in its place: usually a count that is not visible, so that what may be a number is one.
     """
     atoms = [atom for value in operands for atom in as_tensors(m, value, state, node)]
     held = NOTHING.union(*(atom.graphs for atom in atoms if type(atom) is Tensor)) if scale else NOTHING
@@ -86,7 +86,8 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
 
 
 def in_roles(m: Machine, tensors: list[Tensor]) -> tuple[set[int], set[int], set[int], set[int]]:
-    """The graphs that tensors hang on: those that are there, marks, those that may be there, and those that were only given."""
+    """The graphs that tensors are attached to: those that are there, marks, those that may be there, and those that were only
+    given."""
     graphs: set[int] = set()
     marks: set[int] = set()
     unsure: set[int] = set()
@@ -199,8 +200,8 @@ def is_parameter(m: Machine, value: Value) -> bool:
 
 
 def with_other_items(m: Machine, joined: Value, operands: Value, node: int, state: State) -> Value:
-    """A list that was made by ``+`` with what the operands that are no containers in sight may bring: ``[x] + net(x)`` holds what
-    the network gave."""
+    """A list that was made by ``+`` with what the operands that are not visibly containers may bring: ``[x] + net(x)`` holds
+    what the network gave."""
     others = frozenset(a for a in operands if type(a) is not Tuple and not (type(a) is Obj and m.heap[a.oid].kind is Kind.LIST))
     brought = frozenset(a for a in as_tensors(m, others, state, node) if type(a) in (Tensor, Unknown))
     for atom in joined if brought else ():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torchmemlint.index.queries.contents import BACKWARD_ALONE
 from torchmemlint.lower import ir
-from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, tell_accumulation, term_of
-from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
+from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, record_accumulation, term_of
+from torchmemlint.semantics.call_effects import gradients_freed, record_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
 from torchmemlint.semantics.event_words import StoreKind
@@ -66,7 +66,7 @@ def run_assignment(m: Machine, statement: ir.Assign, state: State) -> State | No
 def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
     value = by_evidence(m, target.id, value, node)
     place = place_of(m, target.id)
-    value = tell_accumulation(m, place, target.id, value, state, node, source)
+    value = record_accumulation(m, place, target.id, value, state, node, source)
     note_reset(m, place, value, state, node)
     state.vars[place] = shallow(value)
     if place[0] == -2:
@@ -74,7 +74,7 @@ def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: i
 
 
 def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, node: int) -> None:
-    """Remember that a turn of the loops around gives a place that was added to a number, with no graph (``total = 0``)."""
+    """Record that an iteration of the loops around gives a place that was added to a number, with no graph (``total = 0``)."""
     if not m.loops or not all(type(atom) is Const for atom in value):
         return
     before = state.vars.get(place, EMPTY)
@@ -143,7 +143,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
             take_parts(m, atom.oid, value, state)
         if atom.oid in m.contexts:
             value = keep_on_context(m, text, value, state, node, source)
-        marked = tell_accumulation(m, place, text, value, state, node, source)
+        marked = record_accumulation(m, place, text, value, state, node, source)
         note_reset(m, place, marked, state, node)
         if marked == value and (info.external or m.outlived_loop(atom.oid) is not None):
             keep_attribute(m, atom.oid, target.name, text, value, node, source, state)
@@ -165,7 +165,7 @@ def assign_item(m: Machine, target: ir.Subscript, value: Value, state: State, no
     index = [evaluate(m, i, state) for i in target.index]
     for atom in sorted_atoms(owners):
         if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
-            tell_environment(m, index[0], value, node)
+            record_environment(m, index[0], value, node)
         elif type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING and state.mode is Mode.OFF and is_of_array(target):
             continue  # what is written into a tensor with grad mode off is copied without its graph
         elif type(atom) is Obj and (m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind is Kind.THING):
@@ -211,7 +211,7 @@ def put_item(
 def write_into(
     m: Machine, atom: Tensor, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None
 ) -> None:
-    """``tensor[index] = value``: it hangs on what is written from here on."""
+    """``tensor[index] = value``: it depends on what is written from here on."""
     site = (m.frame, m.turn, target.node)
     m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
     graphs, hints, _, _ = m.deep(value, state)

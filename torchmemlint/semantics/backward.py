@@ -66,7 +66,8 @@ def back_propagate(
 
 
 def spend(m: Machine, graphs: set[int], state: State) -> None:
-    """Marks all values that hang on a graph which the backward ran through: in the next turn of the loop it is an earlier one's."""
+    """Marks all values that are attached to a graph which the backward ran through: in the next iteration of the loop it is an
+    earlier one's."""
     record = m.record
     through = {g for g in record.ancestors(frozenset(graphs)) if record.graphs[g].kind in CALLED_KINDS}
     if not through:
@@ -87,7 +88,7 @@ def spend(m: Machine, graphs: set[int], state: State) -> None:
 
 
 def spent(value: Value, through: set[int], marks: frozenset[int]) -> Value:
-    """The value, with the marks on those of its tensors that hang on such a graph."""
+    """The value, with the marks on those of its tensors that are attached to such a graph."""
     out: list[Atom] = []
     for atom in value:
         if type(atom) is Tensor and not through.isdisjoint(atom.graphs):

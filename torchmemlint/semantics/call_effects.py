@@ -32,7 +32,7 @@ ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 
 
-def tell_call(
+def record_call(
     m: Machine,
     effect: Effect | CallByName,
     name: str,
@@ -41,7 +41,7 @@ def tell_call(
     result: int = -1,
     on: frozenset[Kind] = frozenset(),
 ) -> None:
-    """Tell a call; with ``state`` also the grad mode and what the arguments hang on."""
+    """Records a call; with ``state`` also the grad mode and what the arguments are attached to."""
     takes = NOTHING
     if state is not None:
         held = [m.whole(value, state)[0] for value in call.all()]
@@ -83,31 +83,31 @@ def gates_of(m: Machine) -> tuple[str, ...]:
     return tuple(bound_to(tests, turn.body if turn is not None else m.frame_closure[m.frame].function.body))
 
 
-def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: State) -> None:
-    """Tell calls whose method's name says enough: ``load_state_dict``; gradients that are filled with zeros, where the
+def record_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: State) -> None:
+    """Records calls whose method's name says enough: ``load_state_dict``; gradients that are filled with zeros, where the
     receiver is known to have parameters, or to be one's gradient."""
     kinds = {m.heap[a.oid].kind for a in receiver if type(a) is Obj}
     name = func.name
     if name == CLEARS:
         zeroed(m, call.get(0, TO_NONE), call.node)
         if TO_NONE in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
-            tell_call(m, CallByName.ZERO_GRAD, text_of(func), call)
+            record_call(m, CallByName.ZERO_GRAD, text_of(func), call)
     elif name == RESTORES:
         if call.all() and not kinds & {Kind.SCHEDULER, Kind.SCALER}:
-            tell_call(m, CallByName.RESTORE, text_of(func), call, state, on=frozenset(kinds))
+            record_call(m, CallByName.RESTORE, text_of(func), call, state, on=frozenset(kinds))
     elif name == TO_CUDA:
         m.record.flags.add(RecordFlag.ON_CUDA)
     elif name == TO_PLACE:
-        tell_place(m, call.get(0, PLACE))
+        record_place(m, call.get(0, PLACE))
     elif name in (ZEROES, FILLS):
         owner = gradient_owner(func.value)
         if owner is None or (name == FILLS and not is_zero(call.get(0, FILLS_WITH))):
             return
         if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in evaluate(m, owner, state)):
-            tell_call(m, CallByName.GRADIENT_ZEROED, text_of(owner), call)
+            record_call(m, CallByName.GRADIENT_ZEROED, text_of(owner), call)
 
 
-def tell_place(m: Machine, place: Value | None) -> None:
+def record_place(m: Machine, place: Value | None) -> None:
     """``x.to(place)``"""
     single = only_const(place) if place is not None else None
     if single is not None and str(single.value).startswith(CUDA):
@@ -121,7 +121,7 @@ def reaches_device(name: str, call: Call) -> bool:
     return name == TO_CUDA or names_device(call.get(0, PLACE))
 
 
-def tell_environment(m: Machine, key: Value, value: Value, node: int) -> None:
+def record_environment(m: Machine, key: Value, value: Value, node: int) -> None:
     """``os.environ[key] = value``, where the key is one of the allocator's."""
     name, held = only_const(key), only_const(value)
     if name is None or not isinstance(name.value, str) or name.value not in ALLOCATOR_VARIABLES:

@@ -7,7 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.attributes import attribute_of
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import reaches_device, tell_by_name
+from torchmemlint.semantics.call_effects import reaches_device, record_by_name
 from torchmemlint.semantics.dispatch import CALLEES, EXPRESSIONS, METHODS, assign, call_atom, call_method, evaluate, handles
 from torchmemlint.semantics.elements import items_of, iterate
 from torchmemlint.semantics.event_words import RecordFlag, Seen
@@ -58,7 +58,7 @@ SAYS_MODULE = TORCH.words["sure-module-evidence"] | {"eval"}
 MAKES_MODEL = TORCH.words["makes-model"]
 SUPER_GIVES_NOTHING = TORCH.words["super-gives-nothing"]
 TO_DEVICE = TORCH.words["to-device"]
-TOLD_BY_NAME = TORCH.words["told-by-name"]
+RECORDED_BY_NAME = TORCH.words["recorded-by-name"]
 """Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
 
 
@@ -101,8 +101,8 @@ def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Va
     hand_over(m, receiver, func.name, call, state)
     if func.name in TO_DEVICE and reaches_device(func.name, call):
         m.record.flags.add(RecordFlag.DEVICE)
-    if func.name in TOLD_BY_NAME:
-        tell_by_name(m, func, receiver, call, state)
+    if func.name in RECORDED_BY_NAME:
+        record_by_name(m, func, receiver, call, state)
     out = EMPTY
     for atom in sorted_atoms(receiver):
         out = join(out, call_method(m, atom, func.name, call, state))
@@ -237,7 +237,7 @@ def call_unknown(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -
     if text and looks_like_module(m.evidence.get(text, frozenset())):
         oid = m.outside(Kind.MODULE, text, None, key=("called", text))
         made = [g for g in hints_of(frozenset((atom,))) if m.record.graphs[g].kind is GraphKind.OPAQUE]
-        if made:  # what a call out of sight returned: as old as that call
+        if made:  # what a call that is not visible returned: as old as that call
             m.heap[oid] = m.heap[oid]._replace(loops=m.record.graphs[min(made)].site.loops)
         return run_forward(m, oid, call, state, text)
     return call_opaque(m, text_of(call.func), call, state, hints_of(frozenset((atom,))))

@@ -48,7 +48,7 @@ def comprehension_clause(m: Machine, expr: ir.Comprehension, index: int, oid: in
     # The clause's names are a scope of their own: what they held before, they hold again afterwards.
     places = [(m.frame, name) for name in target_names(clause.target)]
     before = {place: state.vars.pop(place, None) for place in places}
-    # What the comprehension has collected so far is in nobody's reach yet, and its names are bound by each turn.
+    # What the comprehension has collected so far is in nobody's reach yet, and its names are bound by each iteration.
     own = frozenset((*places, (oid, ELEMENTS)))
     after = loop_passes(m, (m.frame, clause.node), state, body, own=own)
     if after is not None:

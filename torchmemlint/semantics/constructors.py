@@ -130,7 +130,7 @@ class Constructor:
             self.bind(target, UnknownPart(), scope)
             turn()
             if self.made != before:
-                raise Unbounded("layers in a loop of which the number of turns is not known")
+                raise Unbounded("layers in a loop of which the number of iterations is not known")
             return
         if not isinstance(over, (list, tuple, range, str, dict)) or len(over) > MAX_TURNS:
             raise Unbounded

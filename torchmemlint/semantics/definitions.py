@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.call_effects import tell_call
+from torchmemlint.semantics.call_effects import record_call
 from torchmemlint.semantics.calls import evaluate_arguments
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles
 from torchmemlint.semantics.event_words import Misuse
@@ -46,7 +46,7 @@ def check_decorator(m: Machine, decorator: ir.Expr, function: ir.Function, node:
     for atom in evaluate(m, callee, state) if dotted(callee) else ():
         if type(atom) is Ext and atom.name in TORCH.renamed:
             use = decorator if isinstance(decorator, ir.Call) else ir.Call(decorator.node, decorator, [])
-            tell_call(m, CallByName.RENAMED, atom.name, evaluate_arguments(m, use, state))
+            record_call(m, CallByName.RENAMED, atom.name, evaluate_arguments(m, use, state))
         if type(atom) is Ext and TORCH.function_effect(atom.name) is Effect.GRAD_OFF:
             if function.is_async:
                 kind = Misuse.ASYNC_GENERATOR_DECORATOR if function.is_generator else Misuse.ASYNC_DECORATOR

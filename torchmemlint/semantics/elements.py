@@ -1,4 +1,4 @@
-"""Elements: of containers, of tensors, of unknown objects; what one turn of a loop gets."""
+"""Elements: of containers, of tensors, of unknown objects; what one iteration of a loop gets."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def is_own_key(m: Machine, atom: Tensor, index: list[Value]) -> bool:
 
 
 def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
-    """What one turn of a loop over the value gets."""
+    """What one iteration of a loop over the value gets."""
     out = EMPTY
     for atom in sorted_atoms(value):
         out = join(out, turn_of(m, atom, node, state))
@@ -195,7 +195,7 @@ def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:
 
 
 def forget(m: Machine, oid: int, state: State) -> None:
-    """A container is made anew: what the same site held before is gone."""
+    """A container is created again: what the same site held before is gone."""
     state.vars.pop((oid, ITEMS), None)
     keys = state.vars.pop((oid, KEYS), None)
     if keys:

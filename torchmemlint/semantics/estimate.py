@@ -1,8 +1,8 @@
 """About how many parameters a network has, as far as the code that makes it says.
 
 Where ``weights.py`` gives a bound from above or none, this gives what is plainly large: layers whose numbers are not known count
-nothing, one turn of a loop is followed where their number is not known, and the larger branch of a test that is not known. Networks of
-libraries count what ``torch_facts`` says.
+nothing, one iteration of a loop is followed where their number is not known, and the larger branch of a test that is not known.
+Networks of libraries count what ``torch_facts`` says.
 """
 
 from __future__ import annotations

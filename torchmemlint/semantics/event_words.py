@@ -6,7 +6,7 @@ from torchmemlint.str_enum import StrEnum
 
 
 class Seen(StrEnum):
-    """What was seen of the values that hang on a graph, beside the methods called on them, which go by their names."""
+    """What was seen of the values that are attached to a graph, beside the methods called on them, which go by their names."""
 
     ARRAY = "array"
     """They are given to functions of numpy, or run in another library."""
@@ -65,7 +65,7 @@ class StoreKind(StrEnum):
     ITEM = "item"
     """A subscript, or an entry of a mapping."""
     RECORDED = "recorded"
-    """By a recorder out of sight, see the setting ``recorders``."""
+    """By a recorder that is not visible, see the setting ``recorders``."""
 
 
 class Recovery(StrEnum):

@@ -19,7 +19,7 @@ class Accumulate:
     place     text of the target; key (object or frame number, name)
     how       "+=", "+", "ema", "call"
     mark      the mark that the value carries from here on
-    graphs    graphs that the added value certainly hangs on if they are real; hints those it may hang on
+    graphs    graphs that the added value is certainly attached to if they are real; hints those it may be attached to
     loop      the innermost loop that the place outlives; None when it outlives the calls of this function
     term      node of the added expression when the statement names it (``total += term``), else -1
     through_module  the former value went through a module's call: a recurrent state
@@ -74,7 +74,7 @@ class Store:
     outlived: tuple[tuple[int, int], ...] = ()
     """Every open loop that the holder outlives, the outermost first; ``loop`` is the last of them."""
     holds_tensors: bool = False
-    """The stored value is a container, and each value in it is a tensor that a module or an operation in sight made."""
+    """The stored value is a container, and each value in it is a tensor that a module or a visible operation made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Backward:
     retains, creates       ``retain_graph=True``, ``create_graph=True`` in so many words
     kept_by                node of the value of ``retain_graph``, -1 where it is not given by its name
     gradients              it returns the gradients (``autograd.grad``) and leaves ``.grad`` alone
-    known                  all values are tensors: what they hang on beside ``graphs`` and ``hints`` are leaves
+    known                  all values are tensors: what they are attached to beside ``graphs`` and ``hints`` are leaves
     """
 
     site: Site
@@ -161,7 +161,7 @@ class EnvironmentSet:
 
 @dataclass(frozen=True, slots=True)
 class HookStore:
-    """A module's hook appends one of its arguments, or what hangs on it, to a container that outlives the call.
+    """A module's hook appends one of its arguments, or what is attached to it, to a container that outlives the call.
 
     value  node of the appended expression; sure: it is the argument itself
     """
@@ -187,7 +187,7 @@ class CallEffect:
     more   the stars ("*", "**", "***") with which arguments came in that are not known one by one, "" for none
     mode   grad mode at the call
     result number of the object that the call made, -1 for none
-    takes  numbers of the unknown objects that the arguments hang on (what "load" made, parameters, attributes)
+    takes  numbers of the unknown objects that the arguments are attached to (what "load" made, parameters, attributes)
     ``statement`` True when the call is a statement of its own
     """
 
@@ -198,7 +198,7 @@ class CallEffect:
     statement: bool
     after_forward: bool = False
     deleted_before: tuple[str, ...] = ()
-    """Texts of what was deleted before in the same turn of the innermost loop (or in no loop)."""
+    """Texts of what was deleted before in the same iteration of the innermost loop (or in no loop)."""
     followed_by: str = ""
     """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
     nodes: tuple[tuple[str, int], ...] = ()
@@ -209,7 +209,7 @@ class CallEffect:
     on: frozenset[Kind] = frozenset()
     """For what is known by a method's name: the kinds of what it is called on."""
     gates: tuple[str, ...] = ()
-    """What the names in ``site.guards`` are bound to in each turn of the loop, or in each call where no loop is around."""
+    """What the names in ``site.guards`` are bound to in each iteration of the loop, or in each call where no loop is around."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ TO_INDICES = TORCH.words["gives-indices"]
 
 
 def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Value:
-    """A module runs: with grad mode on its result hangs on a new graph."""
+    """A module runs: with grad mode on its result is attached to a new graph."""
     info = m.heap[oid]
     cls = info.cls if isinstance(info.cls, ClassRef) else None
     own_class = cls if info.kind is Kind.MODULE else None
@@ -59,7 +59,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
         if free is not None:
             return free
     if oid in m.bare or (own_class is not None and not has_parameters(m.world, own_class)):
-        # Its result hangs on what it is given, unless it cuts that off itself.
+        # Its result depends on what it is given, unless it cuts that off itself.
         through = inside_forward(m, oid, call, state)
         return through if through is not None else arithmetic(m, call.all(), call.node, state)
     given = [m.deep(value, state) for value in call.all()]
@@ -137,7 +137,7 @@ def forward_without_grad(
 
 
 def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inner: Value | None, state: State) -> Value:
-    # Where some of its outputs hang on a graph, the others are those that it detaches itself.
+    # Where some of its outputs are attached to a graph, the others are those that it detaches itself.
     by_place = inner is not None and is_attached(m, inner, state)
     packed = keeps_packed(call, inner)
 
@@ -169,7 +169,7 @@ def output_of(t: Tensor, gid: int) -> frozenset[int]:
 
 
 def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
-    """Whether any tensor inside hangs on more than the call that returned it."""
+    """Whether any tensor inside depends on more than the call that returned it."""
     for atom in value:
         if type(atom) is Tensor and (
             atom.hints or any(m.record.graphs[gid].kind is not GraphKind.RESULT for gid in atom.graphs)
@@ -181,7 +181,8 @@ def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
 
 
 def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> bool:
-    """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input hangs on."""
+    """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input is
+    attached to."""
     return m.frozen(oid, state) and is_given_data(m, graphs)
 
 
@@ -210,7 +211,7 @@ def through_module(m: Machine, graphs: Collection[int]) -> set[int]:
 
 
 def has_graph(m: Machine, value: Value) -> bool:
-    """Whether any tensor inside may hang on a graph (unknown parts may)."""
+    """Whether any tensor inside may be attached to a graph (unknown parts may)."""
     for atom in value:
         if type(atom) is Tensor:
             if atom.graphs or atom.hints:
@@ -224,7 +225,7 @@ def has_graph(m: Machine, value: Value) -> bool:
 
 
 def inside_forward(m: Machine, oid: int, call: Call, state: State) -> Value | None:
-    """What a module's own ``forward`` returns, when the project shows it; None when it is out of sight."""
+    """What a module's own ``forward`` returns, when the project shows it; None when it is not visible."""
     info = m.heap[oid]
     if not isinstance(info.cls, ClassRef) or m.record.frames[m.frame].depth > 0:
         return None

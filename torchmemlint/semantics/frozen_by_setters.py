@@ -31,7 +31,7 @@ def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Mac
             if fact.const == "None":
                 continue
             ref = FunctionRef(holder.path, fact.method)
-            if not fact.method or fact.method.endswith("__init__") or not world.remember(_may_freeze, ref):
+            if not fact.method or fact.method.endswith("__init__") or not world.memoize(_may_freeze, ref):
                 break
             methods.add(ref)
         else:
@@ -57,7 +57,7 @@ def _may_freeze(world: World, ref: FunctionRef) -> bool:
 
 def freezes_itself(world: World, name: str) -> bool:
     """Whether the project has methods of that name, and all of them are of modules and freeze all that the module has."""
-    return world.remember(_freezes_itself, name)
+    return world.memoize(_freezes_itself, name)
 
 
 def _freezes_itself(world: World, name: str) -> bool:

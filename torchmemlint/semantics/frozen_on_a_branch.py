@@ -56,7 +56,8 @@ def holds(value: Value, oid: int) -> bool:
 
 
 def condition_of(m: Machine, oid: int, state: State) -> Condition | None:
-    """The condition under which a module is frozen, by what was said of it or of a module that holds it (see ``Machine.frozen``)."""
+    """The condition under which a module is frozen, by what is known of it or of a module that holds it (see
+    ``Machine.frozen``)."""
     seen: set[int] = set()
     while oid not in seen:
         seen.add(oid)

@@ -48,7 +48,7 @@ MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
 
 CALL = 100
-"""Steps that are counted for a call of a function in sight, beside its statements."""
+"""Steps that are counted for a call of a visible function, beside its statements."""
 
 
 def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
@@ -96,7 +96,7 @@ def call_bodiless(m: Machine, closure: Closure, call: Call, state: State, receiv
     """A call of a function that does nothing by itself; or of a module's own, by the module's statements: these are cut without the bodies
     of its functions."""
     if closure.parent >= 0 and m.frame_closure[closure.parent].ref.qualname == MODULE:
-        steps = bool(m.loaded) and m.world.remember(runs_steps, closure.ref)
+        steps = bool(m.loaded) and m.world.memoize(runs_steps, closure.ref)
         if steps:
             hold_loaded(m, state, call.node)
         if m.plumbing(closure.ref) is not None:

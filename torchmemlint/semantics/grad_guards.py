@@ -1,4 +1,4 @@
-"""Grad mode, as the callers of a function and the facts of methods tell it before anything is run."""
+"""Grad mode, as the callers of a function and the facts of methods show it before anything is run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_imported(world: World, path: str, receiver: str) -> bool:
 def guards_itself(world: World, name: str) -> bool:
     """Whether most methods of that name in the project switch grad mode off by themselves: by decorator, or inside. Those that
     only hand on to another object's method of that name, as they are called, say nothing."""
-    return world.remember(_guard_themselves, name)
+    return world.memoize(_guard_themselves, name)
 
 
 def _guard_themselves(world: World, name: str) -> bool:
@@ -84,7 +84,7 @@ def _guards(world: World, ref: FunctionRef) -> bool:
 
 def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
     """Whether a module's forward, and what it calls of its own class, runs modules of its own, and each with grad mode off."""
-    return world.remember(_forward_is_guarded, cls)
+    return world.memoize(_forward_is_guarded, cls)
 
 
 def _forward_is_guarded(world: World, cls: ClassRef) -> bool:

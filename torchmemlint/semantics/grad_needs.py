@@ -1,4 +1,4 @@
-"""Whether a backward, on any path of a function or in a caller, may go through what some of its calls give: asked before a repair
+"""Whether a backward, on any path of a function or in a caller, may go through what some of its calls give: asked before a fix
 switches grad mode off for them."""
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Source = Callable[[ir.Call], bool]
 
 
 class GradNeeds(FunctionTracker):
-    """Follows what hangs on the graphs of some calls to the backward calls of a function.
+    """Follows what is attached to the graphs of some calls to the backward calls of a function.
 
     sources     which calls make the graphs
-    statements  nodes of statements in which everything makes one: a repair would switch grad mode off for all of them
+    statements  nodes of statements in which everything makes one: a fix would switch grad mode off for all of them
     """
 
     def __init__(self, world: World, ref: FunctionRef, sources: Source, statements: frozenset[int] = frozenset()) -> None:
@@ -111,7 +111,7 @@ class GradNeeds(FunctionTracker):
 @bounded(TOO_MUCH)
 def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
     """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
-    make; "" where nothing in sight does."""
+    make; "" where no visible code does."""
     found = world.function(FunctionRef(ref.path, ref.qualname))
     if found is None:
         return "it cannot be read"
@@ -255,7 +255,7 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
     on at the function's first row."""
     outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
-    uses = world.remember_of_function(_gradient_uses, outermost)
+    uses = world.memoize_of_function(_gradient_uses, outermost)
     if uses is None:
         return True
     return bool(uses.reads) and uses.reads[uses.before.get(node, 0) % len(uses.reads)]

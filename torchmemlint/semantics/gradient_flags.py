@@ -22,7 +22,7 @@ PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
 def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool | None, state: State, node: int) -> None:
     """``x.requires_grad = known``: of a parameter, or of an input; of a module it has no effect."""
     if known is False:
-        tell_misuse(m, target, owners, state, node)
+        record_misuse(m, target, owners, state, node)
     if iterates_parameters(target.value):
         return  # a generator takes no attribute
     if isinstance(target.value, ir.Attr) and target.value.name in TORCH.words["layer-parameters"] and known is False:
@@ -47,10 +47,10 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
 def overwrite_method(m: Machine, target: ir.Attr, owners: Value, value: Value, state: State, node: int) -> None:
     """``net.requires_grad_ = False``: the name of the method is bound to a flag, and nothing is frozen."""
     if truth(value) is False and not is_none(value):
-        tell_misuse(m, target, owners, state, node)
+        record_misuse(m, target, owners, state, node)
 
 
-def tell_misuse(m: Machine, target: ir.Attr, owners: Value, state: State, node: int) -> None:
+def record_misuse(m: Machine, target: ir.Attr, owners: Value, state: State, node: int) -> None:
     """Report a flag that is set on what has none: on modules alone, or on the generator that ``parameters()`` gives."""
     owner = target.value
     if iterates_parameters(owner):
@@ -90,7 +90,7 @@ def is_called(m: Machine, atom: object, text: str) -> bool:
 
 
 def is_layer(m: Machine, atom: object, text: str) -> bool:
-    """Whether the code takes the ``weight`` of what a function out of sight gave, as of no tensor."""
+    """Whether the code takes the ``weight`` of what a function that is not visible gave, as of no tensor."""
     if type(atom) is not Tensor:
         return False
     kinds = {m.record.graphs[gid].kind for gid in atom.graphs}

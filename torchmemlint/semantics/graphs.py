@@ -1,4 +1,4 @@
-"""Graphs, what becomes of the values that hang on them, and where."""
+"""Graphs, what becomes of the values that are attached to them, and where."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GraphKind(StrEnum):
     RESULT = "result"
     """What a project function returned to this call."""
     SPENT = "spent"
-    """A backward ran through a graph that the value hangs on, while some name held the value."""
+    """A backward ran through a graph that the value is attached to, while some name held the value."""
 
 
 # Sets by name, also because reading a member of an enum takes four times as long as reading a name, up to Python 3.11.
@@ -42,7 +42,7 @@ UNSURE_KINDS = frozenset({GraphKind.OPAQUE, GraphKind.PARAM})
 CALLED_KINDS = frozenset({GraphKind.FORWARD, GraphKind.OPAQUE})
 """A call made it."""
 MADE_KINDS = CERTAIN_KINDS | CALLED_KINDS
-"""It was made in sight: no parameter brought it in."""
+"""Visible code made it: no parameter brought it in."""
 GRAPH_KINDS = CERTAIN_KINDS | UNSURE_KINDS
 MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
 ANY_PART = "[…]"
@@ -52,7 +52,7 @@ EACH_PART = "[each]"
 
 
 class SinkKind(StrEnum):
-    """What became of a value that hangs on a graph."""
+    """What became of a value that is attached to a graph."""
 
     CUT = "cut"
     """Its graph was cut (``how``: the operation)."""
@@ -63,7 +63,7 @@ class SinkKind(StrEnum):
     RETURNED = "returned"
     YIELDED = "yielded"
     PASSED = "passed"
-    """To code out of sight (``how``: the callee's text)."""
+    """To code that is not visible (``how``: the callee's text)."""
     DROPPED = "dropped"
     """An expression statement."""
     SHOWN = "shown"
@@ -101,7 +101,7 @@ class Graph:
     """A graph or a mark (see ``semantics``).
 
     what      the callee's or place's text, for messages
-    parents   graphs that it hangs on
+    parents   graphs that it is attached to
     mode      grad mode when it was made
     training  what is known of the module's training flag: True after ``.train()``, False after ``.eval()``, None unknown
     module    number of the module object, -1
@@ -142,7 +142,7 @@ class Condition(NamedTuple):
 
 
 class Sink(NamedTuple):
-    """What became of a value that hangs on a graph, by what, and where."""
+    """What became of a value that is attached to a graph, by what, and where."""
 
     kind: SinkKind
     how: str

@@ -42,8 +42,8 @@ CATCHES_OOM = TORCH.words["wide-exceptions"] | {""}
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
 RUNS = TORCH.words["trains-something"] | {TORCH.names["forward"]}
 """Words of a function that runs a model."""
-QUIET = TORCH.words["tells"]
-"""Names of calls that run nothing on a device: they ask, tell or leave."""
+QUIET = TORCH.words["reads-or-reports"]
+"""Names of calls that run nothing on a device: they query, report or leave."""
 MOVES = TORCH.words["moves"]
 """Methods that bring a module or tensor to a device or type: what fails there holds one parameter, and no graph."""
 CALCULATES = frozenset(
@@ -218,7 +218,7 @@ def turn_of(m: Machine) -> list[ir.Stmt]:
 
 def cleans_again(statement: ir.Try, following: ir.Stmt | None, turn: list[ir.Stmt]) -> bool:
     """Whether the cache is emptied (or a cleanup called) where the exception is gone: first thing of the next attempt, or of the
-    loop's turn (``turn``) in which it is made, in the ``finally``, or right after the ``try``."""
+    loop's iteration (``turn``) in which it is made, in the ``finally``, or right after the ``try``."""
     first: list[ir.Stmt] = []
     for block in (statement.body, turn):
         for inner in block:
@@ -441,7 +441,7 @@ TO_HOST = {repr(HOST), *(f"{maker}({HOST!r})" for maker in TORCH.words["makes-de
 
 def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt], about_error: frozenset[str]) -> set[str]:
     """Names of what was tried, and those that a handler gives to parts of it (``for half in batch.chunk(2)``); not what the
-    handler makes anew to tell of the error (``answer = {"text": str(e)}``)."""
+    handler creates to report the error (``answer = {"text": str(e)}``)."""
     known = names_inside(tried)
     for node in nodes_of(body):
         if isinstance(node, ir.Assign) and (reads_error(node.value, about_error) or is_report(node.value, known)):
@@ -519,7 +519,7 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
 
 def may_run_model(m: Machine, callee: str) -> bool:
     """Whether a call in the root may run a model, as far as the project shows: bookkeeping that the ``try`` block does as well
-    (``halve(batch_size)``) is no retry. What is out of sight may."""
+    (``halve(batch_size)``) is no retry. What is not visible may."""
     project = m.world.project
     todo, seen = [(m.ref, callee, 0)], set()
     while todo:

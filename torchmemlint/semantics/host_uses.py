@@ -1,5 +1,5 @@
-"""Whether what a container collects could lie on the host: asked before a repair moves it there. A tensor on the host cannot be joined,
-compared or indexed with one on the device."""
+"""Whether what a container collects could lie on the host: asked before a fix moves it there. A tensor on the host cannot be
+joined, compared or indexed with one on the device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_NUMBERS = frozenset(TORCH.methods) - TORCH.words["meets-tensors"]
 """Methods of a tensor whose arguments may be numbers."""
 WITH_OPERAND = TORCH.words["meets-operands"]
 PARTS = TORCH.words["takes-parts"]
-NUMBERS = TORCH.words["tells-number"]
+NUMBERS = TORCH.words["reads-number"]
 COUNTS_UP = TORCH.words["counts-up"]
 TO_DEVICE = TORCH.words["to-device"]
 HOST_LIBRARIES = TORCH.words["array-libraries"] | TORCH.words["host-libraries"]

@@ -23,12 +23,12 @@ WHOLE = frozenset({"mean", "sum"})
 
 def is_dead(world: World, ref: FunctionRef) -> bool:
     """Whether a function, or another that one of its callers runs, takes a number out of a loss by an index."""
-    if world.remember(indexes_a_loss, outermost(world, ref)):
+    if world.memoize(indexes_a_loss, outermost(world, ref)):
         return True
     callers = world.project.callers(ref).calls
     if not callers or len(callers) > MAX_CALLERS:
         return False
-    return all(world.remember(runs_one, outermost(world, caller.ref)) for caller in callers)
+    return all(world.memoize(runs_one, outermost(world, caller.ref)) for caller in callers)
 
 
 def outermost(world: World, ref: FunctionRef) -> FunctionRef:
@@ -40,7 +40,7 @@ def runs_one(world: World, ref: FunctionRef) -> bool:
     found = [ref]
     for call in world.facts(ref).calls:
         found += world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]
-    return any(world.remember(indexes_a_loss, outermost(world, each)) for each in dict.fromkeys(found))
+    return any(world.memoize(indexes_a_loss, outermost(world, each)) for each in dict.fromkeys(found))
 
 
 def indexes_a_loss(world: World, ref: FunctionRef) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of the tensors of a checkpoint that is loaded: asked before a repair puts them on the host."""
+"""What becomes of the tensors of a checkpoint that is loaded: asked before a fix puts them on the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchmemlint.torch_facts import TORCH
 
 COPIES = TORCH.words["says-place"]
 """Methods that copy a tensor, or say where it shall be."""
-TELLS = TORCH.words["tells-of-parts"] | TORCH.words["tells"]
+READS_OR_REPORTS = TORCH.words["reads-parts"] | TORCH.words["reads-or-reports"]
 COUNTED = TORCH.words["keeps-nothing"]
 """Functions of Python, and checks, that keep nothing of what they are given."""
 PASSES = TORCH.words["hands-parts-on"]
@@ -27,7 +27,7 @@ COUNTS = re.compile(
 
 
 class Taken(Tracker):
-    """Follows what is loaded; ``kept`` in an attribute, given to a computation, or handed to a function out of sight."""
+    """Follows what is loaded; ``kept`` in an attribute, given to a computation, or handed to a function that is not visible."""
 
     def __init__(self, meter: Meter, source: int, given: frozenset[str] = frozenset()) -> None:
         super().__init__(meter)
@@ -77,7 +77,7 @@ class Taken(Tracker):
         held = isinstance(expr.func, ir.Attr) and self.value(expr.func.value, state)
         if expr.node == self.source:
             return True
-        if last in COPIES or last in TELLS:
+        if last in COPIES or last in READS_OR_REPORTS:
             return False
         if any(given) and last not in PASSES | COUNTED:
             self.handed = self.handed or last

@@ -34,7 +34,7 @@ MAX_PASSES = 3
 """Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
 
 MANY_TURNS = 1_000_000
-"""Beyond that a number of turns is as good as unknown."""
+"""Beyond that a number of iterations is as good as unknown."""
 
 
 def note_loop(
@@ -87,8 +87,8 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
 
 
 def walked_modules(m: Machine, item: Value) -> Iterator[Key]:
-    """The places that say whether the modules are frozen of which an item is a parameter, or holds one: a turn that freezes its
-    parameter on a condition leaves others as they were, so the module is not frozen as a whole."""
+    """The places that say whether the modules are frozen of which an item is a parameter, or holds one: an iteration that
+    freezes its parameter on a condition leaves others as they were, so the module is not frozen as a whole."""
     for atom in item:
         if type(atom) is Obj and atom.oid in m.owner_of_params:
             yield m.owner_of_params[atom.oid], FROZEN
@@ -117,7 +117,7 @@ def replace_items(m: Machine, statement: ir.For, state: State) -> None:
 
 
 def unrolled(m: Machine, statement: ir.For, turns: list[Value], state: State) -> State | None:
-    """``for phase in ["train", "val"]``: each literal is a turn of its own."""
+    """``for phase in ["train", "val"]``: each literal is an iteration of its own."""
     outer = m.turn
     out: State | None = state
     for value in turns:
@@ -170,7 +170,7 @@ def loop_passes(
     changed in it are marked as carried round it.
 
     ``is_endless`` finds from the settled head state whether the loop ends by ``break`` alone. ``own`` are places that the body binds
-    before it reads them, whatever they held. A pass that would start where the one before it did would tell the same again, and
+    before it reads them, whatever they held. A pass that would start where the one before it did would give the same again, and
     is left out.
     """
     m.loops.append(loop)
@@ -255,7 +255,8 @@ def carries(place: tuple[int, str], value: Value, before: State, m: Machine) -> 
 
 
 def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:
-    """How many turns a loop over an expression has at most, where that is a display or a ``range`` of numbers that are known; else -1."""
+    """How many iterations a loop over an expression has at most, where that is a display or a ``range`` of numbers that are
+    known; else -1."""
     match iterable:
         case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
             return len(items)

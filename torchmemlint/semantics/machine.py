@@ -45,7 +45,7 @@ FIRST_NUMBER = 1_000_000
 
 
 MAX_GRAPHS = 4_000
-"""Graphs and marks that one run may tell apart."""
+"""Graphs and marks that one run may distinguish."""
 
 
 class Closure:
@@ -106,7 +106,7 @@ MAYBE_FROZEN = join(const(True), const(False))
 
 @dataclass(eq=False)
 class Machine:
-    """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
+    """Numbers things and keeps them. All numbering is by site, so that the passes of a loop refer to the same things."""
 
     world: World
     record: Record
@@ -146,7 +146,7 @@ class Machine:
     growing: dict[tuple[int, int], bool] = field(default_factory=dict)
     """(loop, call), by the identity of both → whether the loop does nothing with a tensor but to make it longer by that call."""
     bound_names: dict[int, tuple[frozenset[str], int]] = field(default_factory=dict)
-    """Loops, by identity → the texts that a turn binds, and how many parts the loop has."""
+    """Loops, by identity → the texts that an iteration binds, and how many parts the loop has."""
     turn: int = 0
     """Number of the unrolled turn of a loop over literals: part of every site's identity."""
     statements: int = 0
@@ -206,7 +206,8 @@ class Machine:
     owner_of_params: dict[int, int] = field(default_factory=dict)
     """``parameters()`` of a module → the module."""
     foreign: set[int] = field(default_factory=set)
-    """What hangs on inputs that a tokenizer made for another framework: a network that takes them is of that framework."""
+    """What is attached to inputs that a tokenizer made for another framework: a network that takes them is of that
+    framework."""
     mode_before: Mode | None = None
     """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
     pending_kwargs: tuple[int, dict[str, Value], Value] | None = None
@@ -282,7 +283,7 @@ class Machine:
         self.heap[oid] = ObjInfo(oid, kind, cls, info.name, info.loops, info.external, info.frame)
 
     def goes_over_batches(self, oid: int) -> bool:
-        """Whether each turn of a loop over the object gets a batch of a loader's."""
+        """Whether each iteration of a loop over the object gets a batch of a loader's."""
         return self.heap[oid].kind is Kind.LOADER or oid in self.batches
 
     def outlived_loop(self, oid: int) -> tuple[int, int] | None:
@@ -307,7 +308,7 @@ class Machine:
         return None
 
     def frozen(self, oid: int, state: State) -> bool:
-        """Whether no parameter of a module wants a gradient, by what was said of it or of a module that holds it."""
+        """Whether no parameter of a module wants a gradient, by what is known of it or of a module that holds it."""
         seen: set[int] = set()
         while oid not in seen:
             seen.add(oid)
@@ -387,7 +388,7 @@ class Machine:
 
     @property
     def hanging(self) -> dict[int, list[int]]:
-        """Graphs and marks → the graphs that hang on them, so far."""
+        """Graphs and marks → the graphs that depend on them, so far."""
         if self._hanging is None:
             self._hanging = {}
             for gid, graph in self.record.graphs.items():

@@ -10,7 +10,7 @@ from torchmemlint.semantics.machine import Closure, Machine
 from torchmemlint.semantics.parameters import made_without_parameters
 from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
-from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
+from torchmemlint.semantics.variables import may_freeze_variable, methods_called_on_variable, trains_in
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
@@ -48,9 +48,9 @@ def global_name(m: Machine, ident: str, state: State) -> Value:
 
 def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -> Value:
     """What a module-level variable holds that is read as ``ident``, elsewhere than in the module's own statements: any object
-    where the module does not show what it is, a name out of sight where it may leave it frozen."""
+    where the module does not show what it is, a name that is not visible where it may leave it frozen."""
     found = m.world.project.class_of(path, MODULE, name)
-    words = said_of_variable(m.world, path, name)
+    words = methods_called_on_variable(m.world, path, name)
     text = m.world.project.assigned(path, name)
     is_module = looks_like_module(words) or (text is not None and text.endswith(".eval()"))  # only modules have an `eval()` so
     if may_freeze_variable(m.world, path, name):
@@ -107,7 +107,7 @@ def module_variable(m: Machine, path: str, ident: str) -> Value:
         if isinstance(found, ClassRef) and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
         return frozenset((Obj(oid),))
-    if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
+    if ident == "torch":  # bound by an import that is not visible (``from common import *``), or forgotten
         return named(m, ident, path, ident)
     return frozenset((Obj(m.outside(Kind.THING, ident, None, key=(path, ident))),))
 
@@ -129,6 +129,6 @@ def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> Non
 
 
 def note_bare(m: Machine, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
-    """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
+    """Record of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
     if m.heap[oid].kind is Kind.MODULE and made_without_parameters(m.world, ref, callee, cls):
         m.bare.add(oid)

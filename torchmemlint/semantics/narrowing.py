@@ -17,7 +17,7 @@ PLAIN_TYPES = TORCH.words["plain-types"]
 TENSOR_TYPES = TORCH.words["tensor-types"]
 
 WITHOUT_NAMES = frozenset({ir.Name, ir.Attr, ir.Const})
-"""Tests that tell nothing of the names in them: of a truth value no type follows."""
+"""Tests that show nothing about the names in them: of a truth value no type follows."""
 
 
 def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:

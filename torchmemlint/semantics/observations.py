@@ -16,7 +16,7 @@ STARTS = TORCH.words["environment-starts"]
 def observations(world: World, ref: FunctionRef) -> frozenset[str]:
     """The first of what each step of an environment answers, and what it is bound to again, as dotted text; nothing where the function
     steps none."""
-    return world.remember(_observations, ref)
+    return world.memoize(_observations, ref)
 
 
 def _observations(world: World, ref: FunctionRef) -> frozenset[str]:

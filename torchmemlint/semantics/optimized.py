@@ -42,13 +42,13 @@ def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
         return False  # a part of something, which may be held as a whole
     places = _places(world, ref, text)
     return bool(places) and all(
-        world.remember(_is_left_out_within, (*_where(world, where, name), name)) for where, name in places
+        world.memoize(_is_left_out_within, (*_where(world, where, name), name)) for where, name in places
     )
 
 
 def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef, str]]:
     """Where a module that a function knows by a name or attribute comes from: the callers that give it, else the function itself;
-    none where callers out of sight do."""
+    none where callers that are not visible do."""
     given = world.project.objects_given(ref, text) if text.isidentifier() else ()
     places = [
         (caller, name) for caller, name in given if world.facts(caller).qualname == MODULE or name not in _params(world, caller)
@@ -83,8 +83,8 @@ def may_discard(world: World, ref: FunctionRef) -> bool:
 
 
 def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
-    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates anew and
-    steps the network's own optimizer, and reads none of them meanwhile."""
+    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates
+    again and steps the network's own optimizer, and reads none of them meanwhile."""
     optimizer = optimizer_of(world, ref, text)
     facts = world.facts(ref)
     if not optimizer or TORCH.names["gradient"] in facts.names:
@@ -136,7 +136,7 @@ def is_held(world: World, ref: FunctionRef, text: str) -> bool:
 
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
-    return world.remember(_optimizer_of, (ref, text))
+    return world.memoize(_optimizer_of, (ref, text))
 
 
 def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
@@ -169,7 +169,7 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    return world.remember(_is_copy_within, (*_where(world, ref, text), text))
+    return world.memoize(_is_copy_within, (*_where(world, ref, text), text))
 
 
 def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
@@ -250,13 +250,13 @@ def _makers_without(world: World, path: str, inside: str, text: str) -> list[Fun
     places = _scope(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return []  # it goes by its own optimizer (``self.critic.optimizer.step()``)
-    makers = [each for each in places if world.remember(_makes_optimizer, each)]
+    makers = [each for each in places if world.memoize(_makes_optimizer, each)]
     return [] if any(_may_give(world, each, text) for each in makers) else makers
 
 
 def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
-    """Whether a module surely has parameters that want gradients: its class is one of the project's that has some and never speaks of
-    freezing, or weights are loaded into it."""
+    """Whether a module surely has parameters that want gradients: its class is one of the project's that has some and never
+    mentions freezing, or weights are loaded into it."""
     places = _scope(world, path, inside, text)
     classes = {world.project.class_of(each.path, each.qualname, text) for each in places} - {None}
     for cls in classes:
@@ -268,7 +268,7 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
 
 def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function may hand a module, or its parameters, to what keeps or trains it under another name: an object, a function
-    out of sight, or one that gives back what is trained."""
+    that is not visible, or one that gives back what is trained."""
     facts = world.facts(ref)
     bound = {*facts.bound, *facts.rebound}
     for call in facts.calls:
@@ -320,7 +320,7 @@ def _makes_optimizer(world: World, ref: FunctionRef) -> bool:
 def _constructors(world: World, ref: FunctionRef) -> list[CallFact]:
     """The calls of a function that make optimizers, or give one more parameters."""
     names = {call.callee: world.project.resolve(ref.path, call.callee, ref.qualname) for call in world.facts(ref).calls}
-    made = {callee for callee, name in names.items() if name is not None and world.remember(_is_optimizer_class, name)}
+    made = {callee for callee, name in names.items() if name is not None and world.memoize(_is_optimizer_class, name)}
     return [call for call in world.facts(ref).calls if call.callee in made or call.callee.endswith(".add_param_group")]
 
 
@@ -422,12 +422,12 @@ def _asks_for_parameters(text: str) -> bool:
 
 
 def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
-    """Whether what is called makes an optimizer, by itself or by what it calls in the project; out of sight it may."""
+    """Whether what is called makes an optimizer, by itself or by what it calls in the project; what is not visible may."""
     seen = set(world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs)
     todo = sorted(seen)
     while todo and len(seen) <= MAX_BELOW:
         each = todo.pop()
-        if world.remember(_makes_optimizer, each):
+        if world.memoize(_makes_optimizer, each):
             return True
         for inner in world.facts(each).calls:
             below = set(world.project.callees(each.path, each.qualname, inner.callee, *inner.keywords).refs) - seen

@@ -1,4 +1,4 @@
-"""Which modules have parameters: what the facts of classes, their constructors and attributes tell before anything is run."""
+"""Which modules have parameters: what the facts of classes, their constructors and attributes show before anything is run."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)
 """Methods of other packages' objects that may run a module, or give one."""
 PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]
 """Packages whose functions and classes have no parameters."""
-HARMLESS_METHODS = TORCH.methods.keys() | TORCH.words["container-methods"] | TORCH.words["tells"]
+HARMLESS_METHODS = TORCH.methods.keys() | TORCH.words["container-methods"] | TORCH.words["reads-or-reports"]
 """Methods of tensors, containers and texts, which make no module (``to`` and ``type`` give what they are asked of)."""
 
 
 def has_parameters(world: World, cls: ClassRef) -> bool:
-    """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
+    """Whether a module class may have parameters: False only when all its classes are visible and none of them makes a
     parameter, or holds anything that may have one."""
     return parametric(world, cls) != frozenset()
 
 
 def parametric(world: World, cls: ClassRef, exact: bool = False) -> frozenset[str] | None:
     """The parameters of a module class's constructor by which modules with parameters may come in; None where the class may
-    make some itself, or is not wholly in sight. ``exact``: what is asked of is constructed from this very class, and from
+    make some itself, or is not wholly visible. ``exact``: what is asked of is constructed from this very class, and from
     none below it."""
     if world.is_finding(_find_parametric, (cls, exact)):
         return None  # a class that holds its own kind
-    return world.remember(_find_parametric, (cls, exact))
+    return world.memoize(_find_parametric, (cls, exact))
 
 
 def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str] | None:
@@ -68,7 +68,7 @@ def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str]
 
 
 def _is_bare_base(base: str) -> bool:
-    """Whether a base class out of sight brings no parameters of its own."""
+    """Whether a base class that is not visible brings no parameters of its own."""
     if base in TORCH.words["bare-bases"] or base.split(".")[0] in PLAIN_ROOTS:
         return True
     return TORCH.class_kind(base) in (ClassKind.LOSS, ClassKind.MODULE_NOPARAM)
@@ -130,7 +130,7 @@ def _handed_on(
 
 def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: ClassRef) -> bool:
     """Whether every call of ``callee`` in a function, which constructs ``cls``, makes a module that has no parameters."""
-    return world.remember(_made_without_parameters, (ref, callee, cls))
+    return world.memoize(_made_without_parameters, (ref, callee, cls))
 
 
 def _made_without_parameters(world: World, key: tuple[FunctionRef, str, ClassRef]) -> bool:
@@ -180,8 +180,8 @@ def parametric_attributes(world: World, cls: ClassRef) -> frozenset[str]:
 
 
 def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | str | None:
-    """The class of the modules that calls in sight give for a parameter, ``torch.nn.Module`` where they are of several; None where
-    one gives an object of another kind, or nothing is known of any."""
+    """The class of the modules that visible calls give for a parameter, ``torch.nn.Module`` where they are of several; None
+    where one gives an object of another kind, or nothing is known of any."""
     found = world.project.classes_given(ref, parameter)
     if not found and looks_like_module(words_given(world, ref, parameter)):
         return MODULE_CLASS
@@ -198,13 +198,13 @@ def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str
 
 def may_be_given_frozen(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a caller may have frozen the module of which a parameter, or a part of one, is called: it goes through its parameters or
-    children, and speaks of freezing. ``text`` may name an element of a loop over parts, too."""
+    children, and mentions freezing. ``text`` may name an element of a loop over parts, too."""
     facts = world.facts(ref)
     params = {param.name for param in facts.params[bool(facts.owner) :]}
     root = text.partition(".")[0]
     if root not in params:
         root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
-    return root in params and world.remember(_may_be_given_frozen, (ref, root))
+    return root in params and world.memoize(_may_be_given_frozen, (ref, root))
 
 
 def _may_be_given_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
@@ -245,12 +245,12 @@ def _is_module(world: World, cls: ClassRef | str) -> bool:
 def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
     """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
     parameters, all that it could have, or an embedding of given weights that stay as they are."""
-    return world.remember(_makes_bare, (ref, callee, absolute))
+    return world.memoize(_makes_bare, (ref, callee, absolute))
 
 
 def _makes_bare(world: World, key: tuple[FunctionRef, str, str]) -> bool:
     ref, callee, absolute = key
-    calls = world.remember(_calls_by_callee, ref).get(callee, [])
+    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
     if absolute in TORCH.given_weights:
         return bool(calls) and not any(arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args)
     default = AFFINE.get(absolute)
@@ -338,7 +338,7 @@ def _may_hand_on(world: World, method: FunctionRef) -> bool:
     (``return body.to(device)``), by itself or through another method of its class."""
     if world.is_finding(_find_may_hand_on, method):
         return True  # it calls itself
-    return world.remember(_find_may_hand_on, method)
+    return world.memoize(_find_may_hand_on, method)
 
 
 def _find_may_hand_on(world: World, method: FunctionRef) -> bool:
@@ -362,14 +362,14 @@ def _find_may_hand_on(world: World, method: FunctionRef) -> bool:
 def holds_none(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether every call of ``callee`` in a function, which makes a ``Sequential`` or the like, is given modules, and none that has
     parameters; and nothing is put in later."""
-    return world.remember(_holds_none, (ref, callee))
+    return world.memoize(_holds_none, (ref, callee))
 
 
 def _holds_none(world: World, key: tuple[FunctionRef, str]) -> bool:
     ref, callee = key
     if world.facts(ref).names & TORCH.words["fills-holders"]:
         return False
-    calls = world.remember(_calls_by_callee, ref).get(callee, [])
+    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
     given = [arg for call in calls for arg in call.args]
     return bool(given) and all(call.args for call in calls) and all(_is_bare_part(world, ref, callee, arg) for arg in given)
 
@@ -428,7 +428,7 @@ def _may_make_module(world: World, ref: FunctionRef) -> bool:
     """Whether a function may construct a module or a parameter: it names a class or torch's modules, or calls what may."""
     if world.is_finding(_find_may_make_module, ref):
         return True  # it calls itself
-    return world.remember(_find_may_make_module, ref)
+    return world.memoize(_find_may_make_module, ref)
 
 
 def _find_may_make_module(world: World, ref: FunctionRef) -> bool:

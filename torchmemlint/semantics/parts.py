@@ -15,13 +15,13 @@ MANY_GRAPHS = 800
 
 
 def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = False) -> Value:
-    """A named part of a result: of a module's output it hangs on the same graph; of an opaque result each part has an
+    """A named part of a result: of a module's output it is attached to the same graph; of an opaque result each part has an
     identity of its own, because only evidence about that very part shows whether it is attached."""
     graphs: set[int] = set()
     hints = set(atom.hints)
     for gid in atom.graphs:
         graph = m.record.graphs[gid]
-        # What a module out of sight returns beside a loss may be a number: each piece that is unpacked stands for itself.
+        # What a module that is not visible returns beside a loss may be a number: each piece that is unpacked stands for itself.
         apart = graph.kind in UNSURE_KINDS or (unpacked and graph.kind is GraphKind.FORWARD)
         if apart and len(graph.what) < MAX_PART_TEXT and len(m.record.graphs) < MANY_GRAPHS:
             graphs.add(

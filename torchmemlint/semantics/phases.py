@@ -68,7 +68,7 @@ def is_phase_test(test: ir.Expr) -> bool:
 
 
 def note_phase(m: Machine, statement: ir.If) -> None:
-    """Remember an undecided test that looks like a phase, by what its branches do and by its words."""
+    """Record an undecided test that looks like a phase, by what its branches do and by its words."""
     found = m.phases.get(id(statement))
     if found is None:
         found = m.phases[id(statement)] = phases_in(statement, parameters_of(m))

@@ -35,7 +35,7 @@ class Plumbing:
     def names(self, ref: FunctionRef) -> frozenset[str] | None:
         """The words of a function that cannot touch a tensor unless it is given one, or finds one in an attribute, and of all
         that it calls; None for any other function."""
-        return self._world.query_log.remember(self._known, ref, lambda: self._find(ref))
+        return self._world.query_log.memoize(self._known, ref, lambda: self._find(ref))
 
     def _find(self, ref: FunctionRef) -> frozenset[str] | None:
         facts = self._world.facts(ref)
@@ -55,7 +55,7 @@ class Plumbing:
 
     def _look(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
         """A function's own words, and the functions that it calls; None where these words or calls may have to do with tensors."""
-        return self._world.query_log.remember(self._own, ref, lambda: self._look_at(ref))
+        return self._world.query_log.memoize(self._own, ref, lambda: self._look_at(ref))
 
     def _look_at(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
         world = self._world

@@ -91,11 +91,11 @@ RUNS_MODEL = re.compile(
     r"^_*(forward\w*|encode\w*|decode\w*|encoder|decoder|embed\w*|extract\w*|get_\w*(feature|embed|logit|hidden|prob|represent)\w*"
     r"|predict\w*|infer\w*|sample\w*|act|classify|logits?|score\w*|\w*(encoder|decoder|extractor|head|backbone|model|net|transformer|layer)s?)$"
 )
-"""Methods of a module out of sight that are taken to run it."""
+"""Methods of a module that is not visible that are taken to run it."""
 
 
 def trains(qualname: str) -> bool:
-    """Whether the name speaks of training, or of something that needs gradients, and not of evaluation before."""
+    """Whether the name suggests training, or of something that needs gradients, and not of evaluation before."""
     return _first(qualname, TRAINS) < len(words(qualname)) and not evaluates(qualname)
 
 

@@ -18,7 +18,7 @@ MAX_READERS = 4
 def readers_of_attribute(world: World, root: FunctionRef, place: str) -> list[FunctionRef] | None:
     """The methods of the root's class that read an attribute of their object (``self.values``), as far as they do more than to put
     something into it; None where others may read it, or it is no such attribute."""
-    return world.remember(_readers, (root, place))
+    return world.memoize(_readers, (root, place))
 
 
 def _readers(world: World, key: tuple[FunctionRef, str]) -> list[FunctionRef] | None:

@@ -29,7 +29,7 @@ BACKWARD = TORCH.names["backward"]
 @dataclass(frozen=True, slots=True)
 class CallFate:
     """One call of a project function: the mark of its result, which shows what the caller does with it, and the graphs that
-    this hangs on, or may."""
+    this is attached to, or may."""
 
     callee: FunctionRef
     site: Site
@@ -45,11 +45,11 @@ class LoopInfo:
     text: str
     kind: Kind | None
     targets: frozenset[str] = frozenset()
-    """Names that each turn binds."""
+    """Names that each iteration binds."""
     attempts: bool = False
-    """A turn that succeeds leaves the loop: each turn is one more attempt at the same thing."""
+    """An iteration that succeeds leaves the loop: each iteration is one more attempt at the same thing."""
     listed: bool = False
-    """A list comprehension's: what the turns make is held together, until the list goes."""
+    """A list comprehension's: what the iterations make is held together, until the list goes."""
     is_while: bool = False
     turns: int = -1
     """How many turns it has at most, -1 where that is not known."""
@@ -68,9 +68,11 @@ class Record:
     """Graphs → the sinks that their values went to, once the run is over."""
     evidence: dict[int, set[str]] = field(default_factory=dict)
     operations: dict[int, set[str]] = field(default_factory=dict)
-    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""
+    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which is attached to a graph or
+    mark."""
     carried: dict[tuple[tuple[int, str], tuple[int, int]], set[int]] = field(default_factory=dict)
-    """A place and a loop that carries it round → the graphs and marks that its value hangs on when a pass of the loop ends."""
+    """A place and a loop that carries it round → the graphs and marks that its value is attached to when a pass of the loop
+    ends."""
     reused: set[tuple[int, str]] = field(default_factory=set)
     """Places that a loop carries round and whose values a module was given after a backward had run through their graphs."""
     backwarded: set[int] = field(default_factory=set)
@@ -86,13 +88,13 @@ class Record:
     handed: set[FunctionRef] = field(default_factory=set)
     """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""
     hook_arguments: set[int] = field(default_factory=set)
-    """The graphs of what modules give the hooks that the root registers, where these are in sight."""
+    """The graphs of what modules give the hooks that the root registers, where these are visible."""
     flags: set[RecordFlag] = field(default_factory=set)
     unfollowed: set[FunctionRef] = field(default_factory=set)
     """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     drawing: set[tuple[int, int]] = field(default_factory=set)
-    """Loops of which each turn takes the next of what was there before (``next(batches)``)."""
+    """Loops of which each iteration takes the next of what was there before (``next(batches)``)."""
     resets: dict[tuple[tuple[int, str], tuple[int, int]], set[tuple[str, ...]]] = field(default_factory=dict)
     """A place that was added to, and a loop in which some turns give it a number → the tests under which they do."""
     cleared: set[int] = field(default_factory=set)
@@ -130,12 +132,12 @@ class Record:
     known_fates: dict[int, object] = field(default_factory=dict)
     """What becomes of a graph's values in this record (``runs.Fate``): rules ask about each graph beside each other one."""
     call_results: dict[tuple[int, int], int] | None = None
-    """Key of a call's site → the graph of its result, where that hangs on what the call was given."""
+    """Key of a call's site → the graph of its result, where that depends on what the call was given."""
 
     @property
     def children(self) -> dict[int, list[int]]:
-        """Graphs and marks → the graphs that hang on them; marks excepted (they are ways, not graphs). To look at it is to look
-        at one graph, and is counted."""
+        """Graphs and marks → the graphs that depend on them; marks excepted (they are ways, not graphs). To look at it is to
+        look at one graph, and is counted."""
         if self.asking is not None:
             self.asking.take(self.step)
         if self.known_children is None:
@@ -149,7 +151,7 @@ class Record:
 
     @property
     def trained_methods(self) -> dict[str, set[str]]:
-        """Receiver → its methods that give, as calls out of sight, what is back-propagated; each with the receiver."""
+        """Receiver → its methods that give, as calls that are not visible, what is back-propagated; each with the receiver."""
         if self.known_methods is None:
             self.known_methods = {}
             for gid, graph in self.graphs.items():
@@ -176,7 +178,7 @@ class Record:
         return event.holder in self.cleared or (event.holder, event.loop) in self.trimmed
 
     def ancestors(self, gids: frozenset[int]) -> frozenset[int]:
-        """The graphs and all that they hang on."""
+        """The graphs and all that they are attached to."""
         out: set[int] = set()
         todo = set(gids)
         while todo:

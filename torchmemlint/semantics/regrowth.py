@@ -1,6 +1,6 @@
 """Tensors that grow by concatenation in a loop: what the loop's own text says of them.
 
-A value that is only added to could be collected in a list. One that the loop reads as well, beyond its size, or begins anew,
+A value that is only added to could be collected in a list. One that the loop reads as well, beyond its size, or resets,
 could not; that is a question about all statements of the loop at once, so it is answered by a walk over its IR.
 """
 
@@ -33,7 +33,7 @@ def grown_in(source: ir.Expr | None, text: str) -> ir.Call | None:
 
 
 def bound_in(loop: ir.For | ir.While) -> tuple[frozenset[str], int]:
-    """The texts of what a turn of the loop binds, and how many parts its IR has."""
+    """The texts of what an iteration of the loop binds, and how many parts its IR has."""
     names: set[str] = set()
     count = 0
     todo: list[object] = [loop]
@@ -51,8 +51,8 @@ def bound_in(loop: ir.For | ir.While) -> tuple[frozenset[str], int]:
 
 def only_grows(loop: ir.For | ir.While, target: ir.Expr, call: ir.Call, changing: frozenset[str]) -> bool:
     """Whether nothing in the loop reads the value but the call that makes it longer (and what asks for its size), nothing
-    binds it anew, unless on the other branch (the first turn), and each turn adds to the same place. ``changing`` are the
-    texts of what the loop binds."""
+    binds it again, unless on the other branch (the first iteration), and each iteration adds to the same place. ``changing``
+    are the texts of what the loop binds."""
     text = text_of(target)
     if {text_of(name) for name in _walk(target)} & changing - {text} or (
         isinstance(loop, ir.For) and _binds(loop.target, text)

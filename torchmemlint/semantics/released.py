@@ -31,7 +31,8 @@ class Placed:
 class Release:
     """Where a ``name`` is deleted or bound again.
 
-    early    before any training loop, wherever it was bound; else in the turns of a loop, if need be under a test of its own
+    early    before any training loop, wherever it was bound; else in the iterations of a loop, if need be under a test of its
+    own
     deletes  it is deleted
     """
 
@@ -49,7 +50,7 @@ def release(world: World, ref: FunctionRef, node: int, stepping: frozenset[int],
     loops and calls in which steps run.
     """
     outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
-    statements, calls = world.remember_of_function(text_of_function, outermost)
+    statements, calls = world.memoize_of_function(text_of_function, outermost)
     place = calls.get(node)
     if place is None:
         return None

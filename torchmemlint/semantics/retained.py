@@ -1,8 +1,8 @@
 """Whether a backward that keeps its graph (``retain_graph=True``) is followed by one that needs it.
 
 A second backward, or an ``autograd.grad``, needs the graph when it shares one with the first and can run after it while the
-graph is the same: later in the same turn of every loop that made the graph, or in another turn of a loop that the graph
-outlives. What leaves the function by ``return`` is followed into the callers; what comes in by a parameter is judged in
+graph is the same: later in the same iteration of every loop that made the graph, or in another iteration of a loop that the
+graph outlives. What leaves the function by ``return`` is followed into the callers; what comes in by a parameter is judged in
 theirs.
 """
 
@@ -34,7 +34,7 @@ MAX_BELOW = 60
 
 GATHERING = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT, StoreKind.ADD})
 NOT_SEEN = "no run of the function comes by"
-NOT_FOLLOWED = "a function that is called beside it was not followed, and may back-propagate"
+NOT_FOLLOWED = "a function called next to it was not analyzed, and may back-propagate"
 NEEDLESS = ""
 
 
@@ -90,7 +90,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]
     repeated = next((graph.what for graph in made if _repeats(graph, event)), None)
     if repeated is not None:
-        return f"each turn of the loop goes back through the graph of `{repeated}`, made before it"
+        return f"each iteration of the loop back-propagates through the graph of `{repeated}`, made before it"
     others = [other for other in backwards(record) if other is not event]
     if any(_follows(record, event, other, own, data) for other in others):
         return "another backward that may follow shares a graph with it, or may"
@@ -105,8 +105,10 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
 
 
 def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark says that the value hangs on what an earlier turn of a loop around the backward, or an earlier call, left
-    attached: then that turn's graph is gone through again. What a loop inside the turn carries round is of this turn alone."""
+    """Whether a mark says that the value depends on what an earlier iteration of a loop around the backward, or an earlier
+    call, left attached: then that iteration's graph is gone through again. What a loop inside the iteration carries round is of
+    this
+    iteration alone."""
     mark = record.graphs[gid]
     if mark.kind is not GraphKind.CARRIED:
         return False
@@ -127,7 +129,7 @@ def _comes_round(record: Record, gid: int, event: Backward) -> bool:
 
 
 def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:
-    """The graphs that a value which a loop around the backward carries round hangs on."""
+    """The graphs that a value which a loop around the backward carries round is attached to."""
     if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
         return []
     brought = [record.graphs[g] for g in record.carried.get((mark.place, mark.site.loops[-1]), ())]
@@ -235,7 +237,7 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
-    """How a value that hangs on the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
+    """How a value that is attached to the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
     solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
     # Of what a parameter brought in, the callers are asked: it goes where it likes without this graph.
     made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
@@ -276,10 +278,10 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
 
 
 def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
-    """The steps of optimizers behind a backward in each turn of its loop. What is taken out of the loop, or used behind the step of
-    the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with parameters that
-    have changed since. A single step says less: it may be that of another part (a temperature, a discriminator) than the one that
-    is trained next."""
+    """The steps of optimizers behind a backward in each iteration of its loop. What is taken out of the loop, or used behind
+    the step of the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with
+    parameters that have changed since. A single step says less: it may be that of another part (a temperature, a discriminator)
+    than the one that is trained next."""
     return [
         other
         for other in record.events.values()
@@ -292,13 +294,13 @@ def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
 
 
 def _collects(event: Store | Accumulate) -> bool:
-    """Whether a place gathers a value of each turn, instead of holding the last one for whoever comes next."""
+    """Whether a place gathers a value of each iteration, instead of holding the last one for whoever comes next."""
     return isinstance(event, Accumulate) or event.how in GATHERING
 
 
 def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
-    """What each returned value hangs on, of those that hang on a family of graphs; all of it together where they are not
-    distinguished."""
+    """What each returned value is attached to, of those that are attached to a family of graphs; all of it together where they
+    are not distinguished."""
     values = []
     todo = list(record.result)
     while todo:
@@ -340,7 +342,7 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
         return True
     owner, name = runs.world.header(keeper).owner, event.place.rpartition(".")[2]
     return keeper != record.root and any(
-        runs.world.remember(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
+        runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
     )
 
 
@@ -384,7 +386,7 @@ def _is_kept(event: Store | Accumulate) -> bool:
 
 def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bool, depth: int) -> bool:
     """What a parameter brings in may be a graph of the caller's: a loss that comes in ``whole`` must be needed by none of them,
-    and all must be in sight. What only goes into a model here is taken for data, unless a caller shows that it is not."""
+    and all must be visible. What only goes into a model here is taken for data, unless a caller shows that it is not."""
     ref = record.frames[event.site.frame].ref
     callers = runs.world.project.callers(record.root)
     known = bool(callers.calls) and not callers.escapes and len(callers.calls) <= MAX_CALLERS and depth < MAX_DEPTH

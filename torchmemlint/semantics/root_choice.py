@@ -1,4 +1,4 @@
-"""Which functions are worth a run of their own, where only their name or a word of inference speaks for it: a look at their
+"""Which functions are worth a run of their own, where only their name or a word of inference suggests it: a look at their
 facts, before anything is parsed again."""
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
 DRAWS = re.compile(r"\bnext\(")
-"""A turn that takes its batch itself."""
+"""An iteration that takes its batch itself."""
 NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = TORCH.words["runs-its-argument"]
-"""Functions that call their argument: facts leave ``map`` out, and tell the others by their own name."""
+"""Functions that call their argument: facts leave ``map`` out, and list the others by their own name."""
 OF_EVERYTHING = TORCH.words["methods-of-plain-objects"].union(*map(dir, (list, dict, set, str, bytes, float)))
 """Methods of containers, strings, files, patterns and loggers."""
 
@@ -80,13 +80,14 @@ def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:
 
 
 def stores_in_loop(world: World, ref: FunctionRef) -> bool:
-    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives a turn does."""
+    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives an iteration
+    does."""
     return any(call.loops for _, facts in family(world, ref) for call in facts.calls)
 
 
 def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
     """Whether outputs that the function collects may be those of a data set, and on a device: no part of a model or of a training
-    step does that, nor a method that a framework calls for one batch, nor code that never speaks of devices."""
+    step does that, nor a method that a framework calls for one batch, nor code that never mentions devices."""
     last = ref.qualname.rpartition(".")[2]
     if last in TORCH.words["forward"] or world.is_hook(ref):
         return False
@@ -121,11 +122,11 @@ def makes_batches(world: World, cls: ClassRef | str | None) -> bool:
 
 
 def mentions_devices(world: World, ref: FunctionRef) -> bool:
-    """Whether the function or its class speaks of devices at all: on the CPU nothing piles up on one."""
-    return world.remember(_speaks_of_devices, ref)
+    """Whether the function or its class mentions devices at all: on the CPU nothing piles up on one."""
+    return world.memoize(_mentions_devices, ref)
 
 
-def _speaks_of_devices(world: World, ref: FunctionRef) -> bool:
+def _mentions_devices(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     prefix = (facts.owner or facts.qualname) + "."
     return any(
@@ -201,9 +202,10 @@ def back_propagates(world: World, ref: FunctionRef) -> bool:
 
 
 def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
-    """Whether something that the function calls in a loop back-propagates, wherever it stands: the turns are training steps."""
+    """Whether something that the function calls in a loop back-propagates, wherever it stands: the iterations are training
+    steps."""
     return any(
-        callee != ref and world.remember(back_propagates, callee)
+        callee != ref and world.memoize(back_propagates, callee)
         for each, facts in family(world, ref)
         for call in facts.calls
         if call.loops

@@ -160,7 +160,7 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == TENSOR:
         found = None
-    if found is None and param.name in m.world.remember(used_as_objects, ref):
+    if found is None and param.name in m.world.memoize(used_as_objects, ref):
         found = module_given(m.world, ref, param.name)
     classify(m, oid, found, param.name)
     if isinstance(found, ClassRef) and m.heap[oid].kind is Kind.MODULE and parametric(m.world, found) == frozenset():
@@ -183,7 +183,7 @@ def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def constructed_with(m: Machine, init: FunctionRef, flag: str) -> bool | None:
-    """What a flag of a constructor is wherever objects are made in sight, or by default where nobody makes any."""
+    """What a flag of a constructor is wherever objects are visibly made, or by default where no code makes any."""
     params = m.world.header(init).params
     if not any(param.name == flag and param.default in ("True", "False") for param in params):
         return None
@@ -277,8 +277,8 @@ def by_graph(sunk: dict[Sink, set[int]]) -> dict[int, tuple[Sink, ...]]:
 
 
 def finish(record: Record) -> None:
-    """Back-propagation, once all graphs know what they hang on: judged at the end, because a backward frees a graph for every
-    value that hangs on it, whether it was stored before or after."""
+    """Back-propagation, once all graphs know what they are attached to: judged at the end, because a backward frees a graph for
+    every value that is attached to it, whether it was stored before or after."""
     for event in record.events.values():
         if isinstance(event, Backward):
             sure = record.ancestors(event.graphs)

@@ -54,7 +54,7 @@ class Fate:
     trains    some value reaches a backward
     cuts      where values are detached, turned to numbers or indices
     kept      where values are stored in a place that outlives the function
-    passed    calls of code out of sight that get a value and whose result is not followed to its end
+    passed    calls of code that is not visible that get a value and whose result is not followed to its end
     escapes   values leave the function by return or yield, and not all callers are known
     lost      something is computed from the values, attached, of which it is not known what becomes
     held      some value is stored, be it for the function's time alone
@@ -127,7 +127,7 @@ class Runs:
         known = self._records.pop(ref, None)
         if known is not None:
             self._records[ref] = known  # the last that was asked for
-        return self.world.query_log.remember(self._records, ref, lambda: self._run(ref))
+        return self.world.query_log.memoize(self._records, ref, lambda: self._run(ref))
 
     def _run(self, ref: FunctionRef) -> list[Record]:
         world = self.world
@@ -171,7 +171,7 @@ class Runs:
 
     def result(self, ref: FunctionRef, mode: Mode) -> Value:
         """What a function returns with grad mode "on" or "off", as far as its own code shows; empty where it cannot be run."""
-        return self.world.query_log.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
+        return self.world.query_log.memoize(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
 
     def _run_alone(self, ref: FunctionRef, mode: Mode) -> Value:
         try:
@@ -223,12 +223,12 @@ class Runs:
     def _freezing(self, cls: ClassRef) -> Freezing:
         if self.world.query_log.is_open(self._frozen, cls):
             return Freezing(frozenset(), ())
-        return self.world.query_log.remember(self._frozen, cls, lambda: self._find_frozen(cls))
+        return self.world.query_log.memoize(self._frozen, cls, lambda: self._find_frozen(cls))
 
     def _find_frozen(self, cls: ClassRef) -> Freezing:
         init = self.world.project.method(cls, "__init__")
         found, maybe = set(), dict[str, Condition]()
-        if init is not None and self._speaks_of_freezing(cls, init):
+        if init is not None and self._mentions_freezing(cls, init):
             for record in self.records(init):
                 if record.final is None:
                     continue
@@ -248,7 +248,7 @@ class Runs:
         return Freezing(frozenset(found), tuple(sorted((each, one) for each, one in maybe.items() if each not in found)))
 
     def frozen_where_made(self, cls: ClassRef, depth: int = 0) -> bool:
-        """Whether each object of a class that is made in sight is held by an attribute that is left frozen, or by an object of
+        """Whether each object of a class that is visibly made is held by an attribute that is left frozen, or by an object of
         which that is so."""
         project = self.world.project
         init = project.method(cls, "__init__")
@@ -272,7 +272,7 @@ class Runs:
         frozen = self.frozen_attributes(cls)
         return names <= frozen or EVERYTHING in frozen or self.frozen_where_made(cls, depth + 1)
 
-    def _speaks_of_freezing(self, cls: ClassRef, init: FunctionRef) -> bool:
+    def _mentions_freezing(self, cls: ClassRef, init: FunctionRef) -> bool:
         facts = self.world.facts(init)
         if facts.names & FREEZING_WORDS:
             return True
@@ -289,7 +289,7 @@ class Runs:
         class holds a module there that may want gradients (what keeps the weights of a running average, say)."""
         if self.world.query_log.is_open(self._frozen_names, name):
             return False
-        return self.world.query_log.remember(self._frozen_names, name, lambda: self._find_frozen_name(name))
+        return self.world.query_log.memoize(self._frozen_names, name, lambda: self._find_frozen_name(name))
 
     def _find_frozen_name(self, name: str) -> bool:
         classes = self.world.project.classes_with_attribute(name)
@@ -388,7 +388,7 @@ class Runs:
         return sink.site.key in record.outliving
 
     def _is_result_tracked(self, record: Record, sink: Sink) -> bool:
-        """Whether the result of the call that got the value is itself followed (then its own sinks tell)."""
+        """Whether the result of the call that got the value is itself followed (then its own sinks decide)."""
         if record.call_results is None:
             record.call_results = {}
             for gid, graph in record.graphs.items():
@@ -447,8 +447,8 @@ class Runs:
         return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven)
 
     def is_forward(self, ref: FunctionRef) -> bool:
-        """Whether a function is a module's own forward: who runs the module may be out of sight (a trainer that was handed it),
-        whatever those in sight do with what it returns."""
+        """Whether a function is a module's own forward: who runs the module may not be visible (a trainer that was handed it),
+        whatever visible callers do with what it returns."""
         owner = self.world.header(ref).owner
         if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
             return False
@@ -481,8 +481,8 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
 
 
 def is_part(record: Record, graph: Graph) -> bool:
-    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself: that may hang on a part of the
-    turn before (``out, state = net(x, state)``)."""
+    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself: that may be attached to a part
+    of the turn before (``out, state = net(x, state)``)."""
     if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]
@@ -492,7 +492,7 @@ def is_part(record: Record, graph: Graph) -> bool:
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:
-    """The graph and every graph that hangs on it."""
+    """The graph and every graph that depends on it."""
     out = {gid}
     todo = [gid]
     while todo:

@@ -42,7 +42,7 @@ class Saved:
 def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     """What every save says of the file that a call loads, where its weights, or all of it, were on the host: of the saves with its name,
     those in the same file or folder first; where it has no name that is written out, of all saves of the project."""
-    known = world.remember(all_saved, TORCH.names["saves"])
+    known = world.memoize(all_saved, TORCH.names["saves"])
     name = file_of(world, ref, node)
     named = [saved for saved in known if name and saved.file == name]
     near = [saved for saved in named if saved.path == ref.path] or [
@@ -64,7 +64,7 @@ def all_saved(world: World, name: str) -> tuple[Saved, ...]:
         return ()  # there may be more
     for caller in callers:
         ref = FunctionRef(caller.path, world.outermost(caller) if caller.qualname != MODULE else MODULE)
-        found.update(dict.fromkeys(world.remember(saved_in, ref)))
+        found.update(dict.fromkeys(world.memoize(saved_in, ref)))
     return tuple(found)
 
 
@@ -84,7 +84,7 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
 
 def file_of(world: World, ref: FunctionRef, node: int) -> str:
     """The name of the file that a call loads, where it is written out."""
-    place, call = world.remember_of_function(placed_calls, ref).get(node, (0, None))
+    place, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
     return Text(world, ref).file(call.args[0].value, place) if call is not None and call.args else ""
 
 
@@ -118,7 +118,7 @@ class Text:
         self.world = world
         self.ref = ref
         self.depth = depth
-        self.statements: list[Placed] = world.remember_of_function(text_of_function, ref)[0]
+        self.statements: list[Placed] = world.memoize_of_function(text_of_function, ref)[0]
 
     def bound(self, name: str, place: int) -> tuple[ir.Expr, int] | None:
         """What a name was last bound to above a statement, and where."""

@@ -1,4 +1,4 @@
-"""Whether an expression is a tensor on every path, by how it and its names are made and used: asked before a repair calls a method
+"""Whether an expression is a tensor on every path, by how it and its names are made and used: asked before a fix calls a method
 of tensors on it. A network may give a dict, a helper a number.
 """
 
@@ -107,7 +107,7 @@ def may_sum_numbers(scope: NamesUsed, text: str) -> bool:
 
 
 def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> NamesUsed | None:
-    return world.remember_of_function(_scope_of, (ref, strict))
+    return world.memoize_of_function(_scope_of, (ref, strict))
 
 
 def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> NamesUsed | None:
@@ -183,7 +183,7 @@ def text_of(expr: ir.Expr) -> str:
     return dotted(expr)
 
 
-def speaks_against(words: Iterable[str]) -> str:
+def evidence_against(words: Iterable[str]) -> str:
     """What is done with a name that no tensor is asked for."""
     for word in sorted(words):
         if word in ("[]", "is a", "*") or (word.isidentifier() and word not in OF_TENSORS and word != "isinstance"):
@@ -226,12 +226,12 @@ def _of_name(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, depth: in
     text = text_of(expr)
     if not text:
         return _of_text(scope, expr, text, depth)
-    return scope.world.query_log.remember(scope.kinds, (text, depth), lambda: _of_text(scope, expr, text, depth))
+    return scope.world.query_log.memoize(scope.kinds, (text, depth), lambda: _of_text(scope, expr, text, depth))
 
 
 def _of_text(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, text: str, depth: int) -> bool | None:
     words = scope.uses_of(text)
-    if speaks_against(words):
+    if evidence_against(words):
         return False
     made = [
         kind_of(scope, value, depth - 1) if place == WHOLE else _of_part(scope, value, place, depth - 1)
@@ -256,7 +256,7 @@ def _of_part(scope: NamesUsed, value: ir.Expr, place: int, depth: int) -> bool |
 
 def _kinds_returned(scope: NamesUsed, place: int, depth: int) -> frozenset[bool | None]:
     """What a function returns on its paths, or at one place of what it returns."""
-    return scope.world.query_log.remember(
+    return scope.world.query_log.memoize(
         scope.given, (place, depth), lambda: frozenset(kind_of(scope, value, depth) for value in scope.at(place))
     )
 
@@ -313,7 +313,7 @@ def elements_used(scope: NamesUsed, container: str) -> str:
 
 def _misused(scope: NamesUsed, container: str) -> str:
     for name in sorted(scope.elements.get(container, set()) | {f"{container}[]"}):
-        if word := speaks_against(scope.uses_of(name)):
+        if word := evidence_against(scope.uses_of(name)):
             return f"`{name}[…]`" if word == "[]" else f"`{name}.{word}`" if word.isidentifier() else f"`{name}`"
     return ""
 
@@ -341,7 +341,7 @@ def _elements(node: object) -> Iterator[tuple[str, str]]:
 
 
 def _bound_by(target: ir.Expr, iterable: ir.Expr) -> Iterator[tuple[str, str]]:
-    """What each turn of a loop binds to an element: containers, and the names."""
+    """What each iteration of a loop binds to an element: containers, and the names."""
     if container := dotted(iterable):
         yield from [(container, dotted(target))] if dotted(target) else []
         if isinstance(target, ir.Sequence):

@@ -1,4 +1,4 @@
-"""The flow state, and the heap objects that it speaks of."""
+"""The flow state, and the heap objects that it refers to."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Mode(StrEnum):
     MIXED = "mixed"
     """Of a start: on for some callers, off for others."""
     NO_CALLERS = "no-callers"
-    """Of a start: nothing in sight calls the function, so grad mode is taken to be on."""
+    """Of a start: no visible code calls the function, so grad mode is taken to be on."""
     UNSEEN_BASE = "unseen-base"
-    """Of a start: the function overrides a method of a class out of sight."""
+    """Of a start: the function overrides a method of a class that is not visible."""
     ESCAPES = "escapes"
     """Of a start: the function is handed on as a value."""
     MODULE = "module"

@@ -124,12 +124,12 @@ def keep_attribute(
 
 
 def makes_recorder(name: str, m: Machine) -> bool:
-    """Whether a class out of sight has a method that keeps what it is given, by the setting ``recorders``."""
+    """Whether a class that is not visible has a method that keeps what it is given, by the setting ``recorders``."""
     return any(recorder.rpartition(".")[0] == name for recorder in m.world.settings.recorders)
 
 
 def record(m: Machine, name: str, call: Call, state: State) -> Value:
-    """A call of a function or method out of sight that keeps what it is given (the setting ``recorders``)."""
+    """A call of a function or method that is not visible that keeps what it is given (the setting ``recorders``)."""
     oid = m.outside(Kind.THING, name, name, key=("recorder", name))
     for position, value in enumerate(call.positional):
         store_in(

@@ -98,7 +98,7 @@ def replaced_items(statement: ir.For) -> ir.Subscript | None:
 
 
 def leaves_early(body: list[ir.Stmt]) -> bool:
-    """Whether a turn of a loop may end before its body does."""
+    """Whether an iteration of a loop may end before its body does."""
     return any(
         isinstance(statement, (ir.Break, ir.Continue)) or any(leaves_early(inner) for inner in nested_blocks(statement))
         for statement in body

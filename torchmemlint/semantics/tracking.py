@@ -1,7 +1,7 @@
 """Where the values of some expressions go in one function, whichever way its tests come out.
 
-The machine follows one phase at a time and knows what values are; what is said here holds on every path together, as it must
-before a repair changes what a statement gives. So a test's two branches are both taken, each after the other's state is kept
+The machine follows one phase at a time and knows what values are; what is found here holds on every path together, as it must
+before a fix changes what a statement gives. So a test's two branches are both taken, each after the other's state is kept
 apart, and nothing is assumed of what a test asks.
 """
 
@@ -21,7 +21,7 @@ from torchmemlint.semantics.world import World
 MAX_TURNS = 8
 """Turns of a loop after which its state is taken as it is: each adds a name, and few loops pass a value through more."""
 TOO_MUCH = "it takes too long to follow"
-"""Why there is no repair where a question about it was given up."""
+"""Why there is no fix where a question about it was given up."""
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -29,7 +29,7 @@ Question = Callable[Concatenate[World, Asked], Answer]
 
 
 def bounded(otherwise: Answer) -> Callable[[Question[Asked, Answer]], Question[Asked, Answer]]:
-    """For a question that follows values before a repair: what is answered when the steps for those of a file are used up."""
+    """For a question that follows values before a fix: what is answered when the steps for those of a file are used up."""
 
     def bound(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
         @wraps(question)
@@ -192,7 +192,7 @@ class Tracker:
     # --- names ----------------------------------------------------------------------------------------------------------
 
     def take(self, target: ir.Expr, iterable: ir.Expr, state: set[str]) -> None:
-        """What each turn of a loop binds."""
+        """What each iteration of a loop binds."""
         self.bind(target, self.value(iterable, state), state)
 
     def assign(self, targets: list[ir.Expr], value: ir.Expr, state: set[str]) -> None:

@@ -29,7 +29,7 @@ class Flag(IntFlag):
     DETACHED = 16
     """A graph was cut from it on purpose."""
     GUESSED = 32
-    """A call out of sight gave it, so that it may be no tensor at all."""
+    """A call that is not visible gave it, so that it may be no tensor at all."""
     PACKED = 64
     """Stands for a tensor: a ``PackedSequence``, whose ``.data`` is a field that keeps the graph."""
     TURNED = 128
@@ -71,8 +71,8 @@ MOVED = int(Flag.MOVED)
 class Tensor(NamedTuple):
     """A tensor.
 
-    graphs   graphs and marks that it certainly hangs on, if those graphs are real
-    hints    graphs and marks that it may hang on
+    graphs   graphs and marks that it is certainly attached to, if those graphs are real
+    hints    graphs and marks that it may be attached to
     outputs  forwards whose output storage it keeps alive on the device (under no_grad too)
     flags    what ``Flag`` has
     """
@@ -84,7 +84,7 @@ class Tensor(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """Nothing is known, but it may hang on these graphs."""
+    """Nothing is known, but it may be attached to these graphs."""
 
     hints: frozenset[int] = NOTHING
 
@@ -151,7 +151,7 @@ FREE_TENSOR: Value = frozenset((Tensor(),))
 """A tensor without history."""
 
 WITHOUT_PARTS = frozenset({Const, Plain, Ext, Cls, Func})
-"""Atoms that hang on no graph and hold nothing that does."""
+"""Atoms that are attached to no graph and hold nothing that is."""
 
 MAX_ATOMS = 6
 
@@ -241,8 +241,8 @@ def normal(atoms: Iterable[Atom]) -> Value:
 
 
 def union(sets: list[frozenset[int]]) -> frozenset[int]:
-    """All that is in any of the sets: the largest itself, where it has all of that, so that a thousand values which hang on the same
-    graphs hold one set of them."""
+    """All that is in any of the sets: the largest itself, where it has all of that, so that a thousand values which are
+    attached to the same graphs hold one set of them."""
     largest = max(sets, key=len)
     return largest if all(one is largest or one <= largest for one in sets) else largest.union(*sets)
 
@@ -266,7 +266,7 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
 
 
 def graphs_of(value: Value) -> frozenset[int]:
-    """Graphs and marks that the value certainly hangs on, inside tuples too."""
+    """Graphs and marks that the value is certainly attached to, inside tuples too."""
     out = NOTHING
     for atom in value:
         if type(atom) is Tensor:
@@ -278,7 +278,7 @@ def graphs_of(value: Value) -> frozenset[int]:
 
 
 def hints_of(value: Value) -> frozenset[int]:
-    """Graphs and marks that the value certainly or possibly hangs on, inside tuples too."""
+    """Graphs and marks that the value is certainly or possibly attached to, inside tuples too."""
     out = NOTHING
     for atom in value:
         if type(atom) is Tensor:
@@ -483,7 +483,7 @@ def only_indices(value: Value) -> bool:
 
 
 def only_free(value: Value) -> bool:
-    """Whether all that a value is, or holds in tuples, are tensors and other values that hang on nothing."""
+    """Whether all that a value is, or holds in tuples, are tensors and other values that are attached to nothing."""
     return bool(value) and all(
         type(a) in (Plain, Const)
         or (type(a) is Tensor and not a.graphs and not a.hints and not a.flags & GUESSED)
@@ -523,7 +523,7 @@ def names_device(value: Value | None) -> bool:
 
 
 def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:
-    """A module's result: as its own forward built it, with each tensor remade; one tensor when that is out of sight."""
+    """A module's result: as its own forward built it, with each tensor remade; one tensor when that is not visible."""
     if inner is None:
         return frozenset((make(Tensor()),))
     out: list[Atom] = []

@@ -8,12 +8,12 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 
-def said_of_variable(world: World, path: str, name: str) -> frozenset[str]:
+def methods_called_on_variable(world: World, path: str, name: str) -> frozenset[str]:
     """The methods that a file calls on one of its module-level variables; "()" where it is called itself."""
-    return world.remember(_find_said, (path, name))
+    return world.memoize(_find_methods, (path, name))
 
 
-def _find_said(world: World, key: tuple[str, str]) -> frozenset[str]:
+def _find_methods(world: World, key: tuple[str, str]) -> frozenset[str]:
     path, name = key
     words = set()
     for facts in world.project.module(path).functions:
@@ -30,12 +30,12 @@ def _find_said(world: World, key: tuple[str, str]) -> frozenset[str]:
 
 def may_freeze_variable(world: World, path: str, name: str) -> bool:
     """Whether a file's own statements may leave a module frozen that one of its variables holds."""
-    return world.remember(_may_freeze, (path, name))
+    return world.memoize(_may_freeze, (path, name))
 
 
 def _may_freeze(world: World, key: tuple[str, str]) -> bool:
     path, name = key
-    return may_freeze(world.facts(FunctionRef(path, MODULE)), name, said_of_variable(world, path, name))
+    return may_freeze(world.facts(FunctionRef(path, MODULE)), name, methods_called_on_variable(world, path, name))
 
 
 def trains_in(world: World, path: str) -> bool:
@@ -45,7 +45,7 @@ def trains_in(world: World, path: str) -> bool:
 
 def says_any(world: World, path: str, words: frozenset[str]) -> bool:
     """Whether any function of a file says one of these words (see ``FunctionFacts.names``)."""
-    return world.remember(_says_any, (path, words))
+    return world.memoize(_says_any, (path, words))
 
 
 def _says_any(world: World, key: tuple[str, frozenset[str]]) -> bool:

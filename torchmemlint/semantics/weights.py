@@ -82,7 +82,7 @@ class Counter(Constructor):
         return text in {param.name for param in self.world.header(ref).params}
 
     def makes(self, value: ir.Expr, text: str) -> bool:
-        """Whether a value is made anew, and no other form of what the name stood for (``net = net.to(device)``)."""
+        """Whether a value is new, and no other form of what the name stood for (``net = net.to(device)``)."""
         inside = unwrapped(value)
         if isinstance(inside, ir.Subscript) and isinstance(inside.index[0], ir.Const):
             inside = inside.value  # one of several that a call gives

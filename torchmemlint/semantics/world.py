@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class EngineSettings(Protocol):
-    """What users say of code out of sight, and the oldest torch that theirs must run with (see ``project.settings.Settings``)."""
+    """What users declare about code that is not visible, and the oldest torch that theirs must run with (see
+    ``project.settings.Settings``)."""
 
     @property
     def no_grad_wrappers(self) -> tuple[str, ...]: ...
@@ -55,8 +56,8 @@ Answer = TypeVar("Answer")
 
 
 class World:
-    """Looks things up, each once. What is remembered goes through the project's query_log (``index.query_log``), because a finding
-    rests on what was looked up for it, whoever asked first.
+    """Looks things up, each once. What is memoized goes through the project's query_log (``index.query_log``), because a
+    finding rests on what was looked up for it, whoever asked first.
 
     ``read`` gives the text of a file by its path (raises SourceError); lowering happens on demand, an outermost function at a
     time, so that only regions that a run reaches are ever parsed again.
@@ -70,7 +71,7 @@ class World:
         self.asking = Meter(UNBOUNDED)
         """Counts what questions look at that go from graph to graph (``Record.children``)."""
         self.following = Meter(UNBOUNDED)
-        """Counts what is followed before a repair (``semantics.tracking``), over the functions of a file."""
+        """Counts what is followed before a fix (``semantics.tracking``), over the functions of a file."""
         self.cancel: Event | None = None
         """Set, by another thread, when nobody waits any more: runs then raise Cancelled."""
         self._lines: dict[str, list[str]] = {}
@@ -81,7 +82,7 @@ class World:
         self._functions: dict[FunctionRef, tuple[tuple[ir.Function, object] | None, QueryTrace]] = {}
         self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], QueryTrace]] = {}
         self._is_module: dict[ClassRef, tuple[bool | None, QueryTrace]] = {}
-        self._remembered: dict[object, dict[Any, tuple[Any, QueryTrace]]] = defaultdict(dict)
+        self._memo: dict[object, dict[Any, tuple[Any, QueryTrace]]] = defaultdict(dict)
         self._of_functions: dict[object, dict[Any, tuple[Any, QueryTrace]]] = defaultdict(dict)
         self._variables: dict[tuple[str, str], tuple[tuple[str, str] | None, QueryTrace]] = {}
         self._resolved: dict[tuple[str, str], tuple[str | None, QueryTrace]] = {}
@@ -92,20 +93,20 @@ class World:
         if self.cancel is not None and self.cancel.is_set():
             raise Cancelled
 
-    def remember(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
+    def memoize(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
         """``find(self, key)``, worked out once: for what other modules look up in this one. Where the answer is the same after an
         edit, whatever rests on it stays, whatever ``find`` looked at."""
-        answer: Answer = self.query_log.remember(self._remembered[find], key, lambda: find(self, key), find)
+        answer: Answer = self.query_log.memoize(self._memo[find], key, lambda: find(self, key), find)
         return answer
 
-    def remember_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
-        """As ``remember``, for what holds the IR of a function: it is let go with lowered functions."""
-        answer: Answer = self.query_log.remember(self._of_functions[find], key, lambda: find(self, key))
+    def memoize_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
+        """As ``memoize``, for what holds the IR of a function: it is let go with lowered functions."""
+        answer: Answer = self.query_log.memoize(self._of_functions[find], key, lambda: find(self, key))
         return answer
 
     def is_finding(self, find: Callable[[World, Key], Answer], key: Key) -> bool:
         """Whether ``find`` is being worked out for ``key`` now (see ``QueryLog.is_open``)."""
-        return self.query_log.is_open(self._remembered[find], key)
+        return self.query_log.is_open(self._memo[find], key)
 
     # --- source ---------------------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class World:
             if len(self._lines) == KEPT_TEXTS:
                 del self._lines[next(iter(self._lines))]
             text = self._read(path)
-            if self.project.modules[path].repaired:  # which goes by the text: nothing else is asked of the facts
+            if self.project.modules[path].recovered:  # which goes by the text: nothing else is asked of the facts
                 from torchmemlint.source.tolerant import readable
 
                 text = readable(text)
@@ -132,7 +133,7 @@ class World:
         outermost = self.outermost(ref)
         if outermost == MODULE:
             return self.lines(ref.path)
-        return self.query_log.remember(self._lines_around, (ref.path, outermost), lambda: self._cut(ref.path, outermost))
+        return self.query_log.memoize(self._lines_around, (ref.path, outermost), lambda: self._cut(ref.path, outermost))
 
     def _cut(self, path: str, outermost: str) -> list[str]:
         self.query_log.current.queries.add(("placed", path, outermost))
@@ -172,7 +173,7 @@ class World:
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered.
         Who asks of a function rests on its code alone: for its rows and columns ask ``placed``."""
-        return self.query_log.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
+        return self.query_log.memoize(self._regions, (path, outermost), lambda: self._lower(path, outermost))
 
     def placed(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """As ``lowered``, for callers that need rows of the file."""
@@ -224,7 +225,7 @@ class World:
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         """The IR of a function that is not nested in another, and its lowered region."""
-        return self.query_log.remember(self._functions, ref, lambda: self._function(ref))
+        return self.query_log.memoize(self._functions, ref, lambda: self._function(ref))
 
     def _function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         lowered = self.lowered(ref.path, ref.qualname)
@@ -309,25 +310,25 @@ class World:
 
     def resolved(self, path: str, ident: str) -> str | None:
         """The absolute name of a module-level name of a file (see ``Project.resolve``)."""
-        return self.query_log.remember(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
+        return self.query_log.memoize(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
 
     def variable(self, path: str, ident: str) -> tuple[str, str] | None:
         """See ``Project.variable``."""
-        return self.query_log.remember(self._variables, (path, ident), lambda: self.project.variable(path, ident))
+        return self.query_log.memoize(self._variables, (path, ident), lambda: self.project.variable(path, ident))
 
     def symbol(self, absolute: str) -> FunctionRef | ClassRef | None:
         """The project's function or class of an absolute name."""
-        return self.query_log.remember(
+        return self.query_log.memoize(
             self._symbols, absolute, lambda: self.project.function(absolute) or self.project.klass(absolute)
         )
 
-    # --- what facts tell of names ---------------------------------------------------------------------------------
+    # --- what facts say about names ---------------------------------------------------------------------------------
 
     def evidence(self, ref: FunctionRef) -> dict[str, frozenset[str]]:
-        """Receiver text → names of the methods that the function (closures too) calls on it; ``self.x`` receivers tell of the
+        """Receiver text → names of the methods that the function (closures too) calls on it; ``self.x`` receivers concern the
         whole class."""
         facts = self.facts(ref)
-        return self.query_log.remember(
+        return self.query_log.memoize(
             self._evidence, (ref.path, facts.qualname), lambda: self._gather_evidence(ref.path, facts)
         )
 
@@ -336,8 +337,8 @@ class World:
         return {receiver: frozenset(methods) for receiver, methods in found}
 
     def is_module_class(self, cls: ClassRef) -> bool | None:
-        """Whether a class of the project is an ``nn.Module``; None when a base is out of sight."""
-        return self.query_log.remember(self._is_module, cls, lambda: self._find_module(cls))
+        """Whether a class of the project is an ``nn.Module``; None when a base is not visible."""
+        return self.query_log.memoize(self._is_module, cls, lambda: self._find_module(cls))
 
     def is_plain_record(self, cls: ClassRef) -> bool:
         """Whether objects of a class of the project hold numbers and words alone, as the annotations of all its fields say."""

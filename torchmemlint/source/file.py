@@ -65,11 +65,12 @@ class SourceFile:
         """Where the cells of a notebook begin in the code; None for other files."""
         return None if self.notebook is None else self.notebook.rows_of_cells(self.lines)
 
-    def reading(self, repaired: bool) -> Reading | None:
-        """How the code is read where it does not parse (``repaired`` says so of a file that is no notebook); None where it does."""
+    def reading(self, recovered: bool) -> Reading | None:
+        """How the code is read where it does not parse (``recovered`` says so of a file that is no notebook); None where it
+        does."""
         if self.notebook is not None:
             return self.notebook.reading
-        if not repaired:
+        if not recovered:
             return None
         from torchmemlint.source import tolerant
 

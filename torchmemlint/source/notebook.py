@@ -11,7 +11,7 @@ The module has the cells in order, each below a mark of ours:
 - Data flows across cells as it does when they are run from top to bottom.
 - What only IPython reads is masked by Python of the same width; a line magic that runs its line (``%time``) keeps it. Masked
   rows are known by their tails, are never edited, and become what they were when the notebook is written.
-- Marks tell in which cell a row is, also after a fix has added rows. They end a ``disable`` comment of the cell above.
+- Marks show in which cell a row is, also after a fix has added rows. They end a ``disable`` comment of the cell above.
 - Left out: cells of another language (``%%bash``), and those that do not parse, which are reported one by one.
 
 Writing back replaces the ``source`` of changed cells in the file's text, row by row in its own style, and nothing else.

@@ -390,8 +390,8 @@ class _Parts:
 
 @dataclass(slots=True)
 class _Statement:
-    """A statement with what hangs on it; what is wrong with it, or what has to be changed; what seems to be defined in a string or
-    bracket of it."""
+    """A statement with what is attached to it; what is wrong with it, or what has to be changed; what seems to be defined in a
+    string or bracket of it."""
 
     lines: Sequence[Line]
     start: int
@@ -411,7 +411,7 @@ _DEFINES = ("def ", "class ", "async def ", "@")
 
 
 def _statements(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
-    """The statements of a block, each with what hangs on it: decorators above, blocks and further clauses below."""
+    """The statements of a block, each with what is attached to it: decorators above, blocks and further clauses below."""
     if not lines:
         return
     margin = lines[0].margin

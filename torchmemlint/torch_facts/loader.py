@@ -326,7 +326,8 @@ def _add_all(into: dict[_K, _W], table: str, names: Iterable[_K], word: _W) -> N
     for name in names:
         if name in into:
             raise TorchFactsError(
-                f"[{table}] has {name!r} twice, as '{into[name]}' and as '{word}': take it out of one group below torch_facts/"
+                f"[{table}] has {name!r} twice, as '{into[name]}' and as '{word}': take it out of one group; "
+                f"`grep -rnw {str(name).rpartition('.')[2]} torchmemlint/torch_facts` finds them"
             )
         into[name] = word
 

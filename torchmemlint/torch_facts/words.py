@@ -13,7 +13,7 @@ class Effect(StrEnum):
     """What a call does, or what reading an attribute gives."""
 
     KEEP = "keep"
-    """The result hangs on the graphs of the tensor arguments (none of them attached: no graph)."""
+    """The result is attached to the graphs of the tensor arguments (none of them attached: no graph)."""
     VIEW = "view"
     """``keep``, and the result may share the storage of the receiver or first tensor argument."""
     LOSS = "loss"
@@ -79,7 +79,7 @@ class Effect(StrEnum):
     BACKPROPAGATES = "backpropagates"
     """Back-propagates its first argument."""
     PASSES = "passes"
-    """Returns something that hangs on its first argument."""
+    """Returns something that is attached to its first argument."""
     WRAPS = "wraps"
     """Returns forms of its arguments, a tuple when there are several."""
 

@@ -1,4 +1,4 @@
-"""Callees that are not in sight, backwards that need the graph, and graphs that leave the function."""
+"""Callees that are not visible, backwards that need the graph, and graphs that leave the function."""
 
 import torch
 from elsewhere import compute, masked, train_with
@@ -9,7 +9,7 @@ class Agent:
         self.policy, self.optimizer = policy, optimizer
 
     def ratios(self, batches):
-        """`evaluate` is out of sight, but backward() would fail if it gave no graph."""
+        """`evaluate` is not visible, but backward() would fail if it gave no graph."""
         info = {"ratio": 0}
         for batch in batches:
             ratio = self.policy.evaluate(batch).exp()
@@ -32,7 +32,7 @@ def figures(batches):
 
 
 def prepared(model, batches):
-    """Data from out of sight goes into a model that is in sight."""
+    """Data from code that is not visible goes into a model that is."""
     kept = []
     for batch in batches:
         out = model(masked(batch))
@@ -90,7 +90,7 @@ def wanted(model, batches):
 
 
 def an_epoch(model, loader, criterion, optimizer):
-    """One loop for both phases; the linter speaks of the one without a backward, and so does the experiment."""
+    """One loop for both phases; the linter reports the one without a backward, and so does the experiment."""
     losses = []
     for x, y in loader:
         out = model(x)  # verdict: TML201 confirmed extra graph at peak

@@ -213,11 +213,11 @@ def _are_settings(item: Any) -> bool:
 def _settings(name: str, values: dict[str, Any]) -> StandIn:
     made = _with(Settings, name, [values])
     nested = {key: _settings(f"{name}.{key}", value) if _are_settings(value) else value for key, value in values.items()}
-    _remember(made, nested)
+    _store(made, nested)
     return made
 
 
-def _remember(made: StandIn, values: dict[str, Any]) -> None:
+def _store(made: StandIn, values: dict[str, Any]) -> None:
     """Its attributes and its items."""
     for name, value in values.items():
         made._parts[name] = made._parts["item", name] = value
@@ -279,7 +279,7 @@ def _called(data: Data, computed: set[str]) -> None:
         if any(isinstance(item, (torch.Tensor, Unsized)) for item in tree_leaves((args, kwargs))):
             computed.add(made._name)
         elif self._klass is None:
-            _remember(made, kwargs)  # HParams(batch_size=64): most objects have what they were made with
+            _store(made, kwargs)  # HParams(batch_size=64): most objects have what they were made with
         return made
 
     put(StandIn, "__call__", called)

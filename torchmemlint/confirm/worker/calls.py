@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from torchmemlint.rules.card import Repair
+from torchmemlint.rules.card import Correction
 from torchmemlint.torch_facts import TORCH
 
 JOINS = frozenset(name.rpartition(".")[2] for name in TORCH.concatenations)
@@ -26,10 +26,10 @@ def over_parameters(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
 
 
 class InPlace(ast.NodeTransformer):
-    """Replaces the calls of a statement that a repair is about."""
+    """Replaces the calls of a statement that a correction is about."""
 
-    def __init__(self, repair: Repair, harness: str) -> None:
-        self._repair, self._harness = repair, harness
+    def __init__(self, correction: Correction, harness: str) -> None:
+        self._correction, self._harness = correction, harness
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return node
@@ -37,11 +37,11 @@ class InPlace(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         name = last(node.func)
-        if self._repair is Repair.ROOM and name in JOINS:
+        if self._correction is Correction.ROOM and name in JOINS:
             return self._through("joined", node)
-        if self._repair is Repair.NO_CHECKPOINT and name in CHECKPOINTS:
+        if self._correction is Correction.NO_CHECKPOINT and name in CHECKPOINTS:
             return self._through("checkpointed", node)
-        if self._repair is Repair.FREE and isinstance(node.func, ast.Attribute):
+        if self._correction is Correction.FREE and isinstance(node.func, ast.Attribute):
             receiver = node.func.value if name == "zero_grad" else _parameter(node.func) if name in FILLS else None
             if receiver is not None:
                 return ast.copy_location(self._call("zeroed", [receiver, _later(node)], []), node)

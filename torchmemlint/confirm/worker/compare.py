@@ -1,8 +1,8 @@
-"""Whether a fix changes what the program does: the original and the repaired function on the same stand-ins, in every phase.
+"""Whether a fix changes what the program does: the original and the corrected function on the same stand-ins, in every phase.
 
 Compared are what the calls return and leave in their receiver and arguments, the graph and the gradients of every ``backward()``, and
-exceptions. A *phase* is one answer to the ``if`` statements that nothing in sight answers: as guessed first, then each of them turned.
-Loops over what the code itself lists (``for phase in ["train", "val"]``) run over all of it, others a few steps.
+exceptions. A *phase* is one answer to the ``if`` statements whose answer is not visible: as guessed first, then each of them
+turned. Loops over what the code itself lists (``for phase in ["train", "val"]``) run over all of it, others a few steps.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Watcher(isolate.Harness):
         self._flagged: list[torch.Tensor] = []
 
     def forward(self, call: Any, exact: bool = False) -> Any:
-        """A flagged forward: takes down the parameters that its result hangs on."""
+        """A flagged forward: takes down the parameters that its result is attached to."""
         value = call() if isinstance(call, types.FunctionType) else call
         roots = [tensor for tensor in tensors_in(value) if tensor.requires_grad] if len(self._flagged) < MANY_LEAVES else []
         _, leaves = below(roots)
@@ -158,7 +158,7 @@ class Watcher(isolate.Harness):
 
 
 def below(roots: list[torch.Tensor]) -> tuple[Counter[str], list[torch.Tensor]]:
-    """The kinds of the nodes that hang on the tensors, counted, and the leaves that they end in."""
+    """The kinds of the nodes that are attached to the tensors, counted, and the leaves that they end in."""
     waiting: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen: dict[object, None] = {}
     leaves: list[torch.Tensor] = []
@@ -180,7 +180,7 @@ def _number(tensor: torch.Tensor) -> float:
 
 
 def fingerprint(value: Any, depth: int = 6) -> object:
-    """A value as plain data: of a tensor shape and sum, whether it hangs on a graph is left out."""
+    """A value as plain data: of a tensor shape and sum, whether it is attached to a graph is left out."""
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
             return ("tensor", tuple(value.shape), _number(value) if not value.is_complex() else 0.0)
@@ -287,7 +287,7 @@ def _words(text: str) -> str:
 
 
 def difference(first: Seen, second: Seen, meant: Cut = Cut.NONE) -> str:
-    """What the repaired function does otherwise than it is meant to, in words; "" for nothing."""
+    """What the corrected function does otherwise than it is meant to, in words; "" for nothing."""
     known = Counter(_words(error.text) for error in first.errors)
     for error in second.errors:
         if known[_words(error.text)] <= 0:
@@ -308,7 +308,7 @@ def difference(first: Seen, second: Seen, meant: Cut = Cut.NONE) -> str:
 
 
 def cuts_only(mine: Backward, other: Backward, meant: Cut) -> bool:
-    """Whether the repaired code's backward lacks what the fix is meant to take, and nothing else."""
+    """Whether the corrected code's backward lacks what the fix is meant to take, and nothing else."""
     if other.nodes - mine.nodes or not other.nodes:
         return False
     if meant is Cut.EARLIER:
@@ -335,7 +335,7 @@ PARTS_OF_A_CALL = ("the return value", "the receiver", "the arguments")
 
 
 def _other_result(first: list[object], second: list[object]) -> str:
-    """Which call leaves something else in the repaired code, where, and what; "" for none."""
+    """Which call leaves something else in the corrected code, where, and what; "" for none."""
     for number, (mine, other) in enumerate(zip_longest(first, second), 1):
         if same(mine, other):
             continue
@@ -378,7 +378,7 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
     """The answer on the job's fix: "same", "differed" or "could not be run", and why; ``phases`` that were run."""
     target = isolate.target_of(job)
     source = str(job["fixed_source"])
-    repaired = isolate.fixed(target, source, _row_of_a_statement(source, int(job["fixed_row"])))
+    corrected = isolate.fixed(target, source, _row_of_a_statement(source, int(job["fixed_row"])))
     meant = Cut(str(job.get("cuts", "")))
     deadline = time.process_time() + SECONDS
     waiting: list[frozenset[int]] = [frozenset()]
@@ -387,18 +387,18 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
     while waiting and phases < PHASES and (phases < 1 or time.process_time() < deadline):
         turned = waiting.pop(0)
         first = run_once(target, turned)
-        second = run_once(repaired, turned)
+        second = run_once(corrected, turned)
         if first is None or second is None:
             return {"answer": "could not be run", "why": "the flagged line is in no statement", "phases": phases}
         phases += 1
         reached += first.reached
         why = difference(first, second, meant)
         if why:
-            # The first run of all tells which parts stand-ins play: once it is known, the original may go another way, too.
+            # The first run of all shows which parts stand-ins play: once it is known, the original may go another way, too.
             again = run_once(target, turned)
             assert again is not None
             if difference(first, again):
-                second = run_once(repaired, turned) or second
+                second = run_once(corrected, turned) or second
                 why, first = difference(again, second, meant), again
                 if why and difference(again, run_once(target, turned) or again):
                     return {"answer": "could not be run", "why": "two runs of the original differ", "phases": phases}

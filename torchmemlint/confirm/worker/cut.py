@@ -6,7 +6,7 @@ numbers, so that an exception names the user's line. Needs no torch.
 What is done to the flagged function: each simple statement is guarded (an exception is noted, its targets become
 stand-ins), loops
 around the flagged line run a fixed number of steps and are sampled at their head, exits from the sampled loop are left out,
-and the flagged value passes through a probe, which in the repaired variant also mends it.
+and the flagged value passes through a probe, which in the corrected variant also corrects it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torchmemlint.confirm.worker.calls import InPlace, over_parameters
-from torchmemlint.rules.card import Repair
+from torchmemlint.rules.card import Correction
 
 HARNESS = "__tml__"
-OF_FORWARDS = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND, Repair.OWN_FIX})
-"""Repairs of findings that point at a forward call."""
-OF_CALLS = frozenset({Repair.ROOM, Repair.NO_CHECKPOINT, Repair.FREE})
-"""Repairs of which the harness takes the place of a call in the flagged statement."""
+OF_FORWARDS = frozenset({Correction.NO_GRAD, Correction.NO_GRAD_AROUND, Correction.OWN_FIX})
+"""Corrections of findings that point at a forward call."""
+OF_CALLS = frozenset({Correction.ROOM, Correction.NO_CHECKPOINT, Correction.FREE})
+"""Corrections of which the harness takes the place of a call in the flagged statement."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -41,9 +41,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with the flagged value, named by what repairs it; ``keyword`` as on a rule's card."""
+    """What is wrong with the flagged value, named by what corrections it; ``keyword`` as on a rule's card."""
 
-    repair: Repair
+    correction: Correction
     keyword: str = ""
 
 
@@ -187,7 +187,7 @@ class _Body(ast.NodeTransformer):
 
     def __init__(self, site: Site | None = None, flaw: Flaw | None = None, level: int = 0) -> None:
         self.site = site
-        self.repair = flaw.repair if flaw else None
+        self.correction = flaw.correction if flaw else None
         self.keyword = flaw.keyword if flaw else ""
         self.loops = site.loops if site else ()
         self.sampled = self.loops[level] if level < len(self.loops) else None
@@ -282,7 +282,7 @@ class _Body(ast.NodeTransformer):
         role = "sample" if sampled else "around" if number > self._level() else "within" if number >= 0 else "other"
         if flagged and not isinstance(node, ast.While):
             node.iter = self._probe_expression(node.iter)
-        if self.repair is Repair.FREE and not sampled and over_parameters(node):
+        if self.correction is Correction.FREE and not sampled and over_parameters(node):
             node.body = self.block(node.body)  # all of them, as often as there are parameters
             self.inside_sampled, self.ends_here = before
             return node
@@ -368,7 +368,7 @@ class _Body(ast.NodeTransformer):
             names = [(item.asname or item.name).split(".")[0] for item in node.names if item.name != "*"]
         if flagged:
             self._probe(node)
-        if self.repair is Repair.SWITCH and flagged:
+        if self.correction is Correction.SWITCH and flagged:
             _set_keyword(node, self.keyword)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
             parts = node.targets[0].elts
@@ -394,21 +394,21 @@ class _Body(ast.NodeTransformer):
 
     def _probe(self, node: ast.stmt) -> None:
         """Send the flagged value through the probe: what is added, stored, passed on or called."""
-        if self.repair is Repair.SWITCH:
+        if self.correction is Correction.SWITCH:
             return
-        if self.repair in OF_CALLS:
+        if self.correction in OF_CALLS:
             self._in_place(node)
             return
-        if self.repair is Repair.LOAD:
+        if self.correction is Correction.LOAD:
             self._probe_place(node)
             return
-        if self.repair in OF_FORWARDS:
+        if self.correction in OF_FORWARDS:
             if not self._wrap_call(node):
                 for field, value in ast.iter_fields(node):
                     if field == "value" and isinstance(value, ast.expr):
                         setattr(node, field, _WrapCalls().visit(value))
             return
-        if self.repair is Repair.DETACH_STATE:
+        if self.correction is Correction.DETACH_STATE:
             carried = set(_store_names(node))
             replaced = _Carried(carried)
             for field, value in ast.iter_fields(node):
@@ -425,8 +425,8 @@ class _Body(ast.NodeTransformer):
             node.value = self._probe_expression(node.value)
 
     def _in_place(self, node: ast.AST) -> None:
-        assert self.repair is not None
-        InPlace(self.repair, HARNESS).generic_visit(node)
+        assert self.correction is not None
+        InPlace(self.correction, HARNESS).generic_visit(node)
 
     def _probe_place(self, node: ast.stmt) -> None:
         """Send the flagged load's ``map_location`` through the probe: whether it names the host, and what it is."""
@@ -452,11 +452,11 @@ class _Body(ast.NodeTransformer):
         return wrap.call is not None
 
     def _probe_expression(self, value: ast.expr) -> ast.expr:
-        if self.repair in OF_CALLS:
+        if self.correction in OF_CALLS:
             holder = ast.Expr(value)
             self._in_place(holder)
             return holder.value
-        if self.repair in OF_FORWARDS:
+        if self.correction in OF_FORWARDS:
             holder = ast.Expr(value)
             if self._wrap_call(holder):
                 return holder.value
@@ -489,7 +489,7 @@ def _asks_for_none(node: ast.AST) -> bool:
 
 
 class _OfNone(ast.NodeTransformer):
-    """Tells the harness of each ``x is None``: of a stand-in, nobody knows."""
+    """Passes each ``x is None`` to the harness: for a stand-in, the answer is unknown."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
@@ -667,7 +667,7 @@ def _guard_classes(tree: ast.Module, site: Site | None) -> None:
 
 
 def _is_left_to_subclasses(node: ast.stmt) -> bool:
-    """Whether a method says only that others implement it: it is out of sight."""
+    """Whether a method says only that others implement it: it is not visible."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
     last = node.body[-1]
@@ -744,8 +744,8 @@ def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
 
 
 def plain(tree: ast.Module, site: Site, flaw: Flaw) -> ast.Module:
-    """As ``whole``, with nothing sampled or repaired: loops and conditions are the harness's, each time that the flagged statement comes it
-    is told, and a flagged forward goes through the harness."""
+    """As ``whole``, with nothing sampled or corrected: loops and conditions are the harness's, each time that the flagged
+    statement comes it is reported, and a flagged forward goes through the harness."""
     rewrite = _Plain(site, flaw)
     _soften(tree)
     _guard_classes(tree, site)
@@ -762,7 +762,7 @@ class _Plain(_Body):
 
     def __init__(self, site: Site, flaw: Flaw) -> None:
         super().__init__(site, None, len(site.loops))
-        self._of_forward = flaw.repair in OF_FORWARDS
+        self._of_forward = flaw.correction in OF_FORWARDS
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         done = super().statement(node)

@@ -1,7 +1,7 @@
 """What the harness does with calls whose mistake is no graph that is kept: joins, checkpoints, gradients filled with zeros.
 
-Each of these takes the place of a call in the flagged statement (``calls.py`` puts it there), looks, and in the repaired variant
-does the work as the repaired code would.
+Each of these takes the place of a call in the flagged statement (``calls.py`` puts it there), looks, and in the corrected
+variant does the work as the corrected code would.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import torch
 
 from torchmemlint.confirm.worker import standins
 from torchmemlint.confirm.worker.standins import StandIn, StandInTensor
-from torchmemlint.rules.card import Repair
+from torchmemlint.rules.card import Correction
 from torchmemlint.torch_facts import TORCH
 
 
 class Joins:
-    """What a flagged ``cat`` gave, and in the repaired variant the room that it is written into."""
+    """What a flagged ``cat`` gave, and in the corrected variant the room that it is written into."""
 
     def __init__(self) -> None:
         self.bytes: list[int] = []
         self._last: tuple[int, tuple[int, ...]] = (0, ())
         self._room: torch.Tensor | None = None
 
-    def call(self, function: Callable[..., Any], args: Any, kwargs: Any, repair: bool) -> Any:
-        """The joined tensor; ``repair``: where it begins with what was given before, only the new parts are copied."""
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any, correction: bool) -> Any:
+        """The joined tensor; ``correction``: where it begins with what was given before, only the new parts are copied."""
         arguments = _bound(args, kwargs)
         tensors = arguments.get("tensors")
         if function not in _JOINS or not isinstance(tensors, list) or not all(isinstance(t, torch.Tensor) for t in tensors):
@@ -35,7 +35,7 @@ class Joins:
         result = None
         with torch._C.DisableTorchFunction():
             again = bool(tensors) and _identity(tensors[0]) == self._last
-            if again and repair:
+            if again and correction:
                 result = self._written(function, arguments)
             fitted = tensors if result is not None else _fitted(function, arguments)
         if result is None:
@@ -158,8 +158,10 @@ class Checkpoint:
         self.raised = ""
         self.ungraphed = self.hidden = False
 
-    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repair: Repair | None) -> Any:
-        """What the call gives, or what it would give as the repaired code has it."""
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], correction: Correction | None
+    ) -> Any:
+        """What the call gives, or what it would give as the corrected code has it."""
         sequential = getattr(function, "__name__", "") == "checkpoint_sequential"
         if not _of_torch(function):
             return function(*args, **kwargs)
@@ -173,7 +175,7 @@ class Checkpoint:
         self.hidden = self.hidden or any(isinstance(item, StandIn) for item in inputs)
         asks = any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in standins.leaves(inputs))
         reentrant = kwargs.get("use_reentrant") is not False
-        if repair is None:
+        if correction is None:
             result = function(*args, **kwargs)
         elif reentrant and not asks:
             result = function(*args, **{**kwargs, "use_reentrant": False})

@@ -44,7 +44,7 @@ from torchmemlint.confirm.worker.meter import (
     walk,
 )
 from torchmemlint.confirm.worker.standins import StandIn, StandInTensor, words
-from torchmemlint.rules.card import Repair
+from torchmemlint.rules.card import Correction
 
 REAL_MODULES = frozenset(
     words(
@@ -58,9 +58,9 @@ REAL_MODULES = frozenset(
 )  # fmt: skip
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
-_DETACH = frozenset({Repair.DETACH, Repair.DETACH_STATE})
-_OF_VALUES = _DETACH | {Repair.HOST, Repair.CLONE, Repair.BACKWARD}
-_NO_GRAD = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND})
+_DETACH = frozenset({Correction.DETACH, Correction.DETACH_STATE})
+_OF_VALUES = _DETACH | {Correction.HOST, Correction.CLONE, Correction.BACKWARD}
+_NO_GRAD = frozenset({Correction.NO_GRAD, Correction.NO_GRAD_AROUND})
 
 SEARCH_SECONDS = 12.0
 """No further way to run the line is tried after this much CPU time (wall time depends on what else the machine does)."""
@@ -94,15 +94,15 @@ class Sampled:
 
 
 class Harness:
-    """The object that the instrumented code calls; mends the flagged value in the repaired variant."""
+    """The object that the instrumented code calls; corrects the flagged value in the corrected variant."""
 
-    def __init__(self, meter: Meter, repair: Repair | None, force: bool, turned: frozenset[int] = frozenset()) -> None:
+    def __init__(self, meter: Meter, correction: Correction | None, force: bool, turned: frozenset[int] = frozenset()) -> None:
         self._live, self._peak, self._reset_peak = meter.live_bytes, meter.peak_bytes, meter.reset_peak
         self._meter = meter
         self.requested: list[int] = []
         self.fragmented = 0
         self.at_end: Callable[[], None] = lambda: None
-        self.repair, self._force, self._turned = repair, force, turned
+        self.correction, self._force, self._turned = correction, force, turned
         self.own_fix = self.once = False
         self.looks = True
         self.waits = False
@@ -180,7 +180,7 @@ class Harness:
             raise EndOfRun
 
     def look(self, place: Callable[[], object]) -> None:
-        """Tells where the flagged value is kept."""
+        """Records where the flagged value is kept."""
         self._look = place
 
     def loop(self, role: str, items: Any) -> Iterator[Any]:
@@ -317,7 +317,7 @@ class Harness:
         if isinstance(value, StandIn) and value._called is not None:
             value = value.tml_tensor()
         self._saw(value)
-        return mend(value, self.repair)
+        return corrected(value, self.correction)
 
     def forward(self, call: Any, exact: bool = False) -> Any:
         """The probe around a forward call; not ``exact``: around a whole statement that may also cut the graph off again."""
@@ -329,7 +329,7 @@ class Harness:
             self.hits += 1
         standins.record.trusted = self.claimed  # the linter says that this very call is a forward
         try:
-            with torch.no_grad() if self.repair in _NO_GRAD else contextlib.nullcontext():
+            with torch.no_grad() if self.correction in _NO_GRAD else contextlib.nullcontext():
                 value = call()
                 if isinstance(value, StandIn) and value._called is not None:
                     value = value.tml_tensor()
@@ -340,10 +340,10 @@ class Harness:
         return value
 
     def switch(self, value: Any) -> Any:
-        """The probe on a keyword that the repair turns off."""
+        """The probe on a keyword that the correction turns off."""
         self.hits += 1
         self.seen.add("tensor")
-        return False if self.repair is Repair.SWITCH else value
+        return False if self.correction is Correction.SWITCH else value
 
     def mapped(self, host: bool, place: Any) -> Any:
         """The probe on the place that a checkpoint is loaded to: unless it names the host, the device that it was saved from."""
@@ -353,7 +353,7 @@ class Harness:
         self.value_bytes = 0 if host else saved.FILE_BYTES
         standins.record.on_forward = self._ran
         self.ran = 0
-        return "cpu" if host or self.repair is Repair.LOAD else standins.ON_DEVICE
+        return "cpu" if host or self.correction is Correction.LOAD else standins.ON_DEVICE
 
     def _ran(self) -> None:
         """A module runs after the load: from here on the peak is that of its work, and some of it is enough."""
@@ -365,14 +365,14 @@ class Harness:
 
     def joined(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands for a flagged ``cat``."""
-        result = self.joins.call(function, args, kwargs, self.repair is Repair.ROOM)
+        result = self.joins.call(function, args, kwargs, self.correction is Correction.ROOM)
         self._saw(result)
         return result
 
     def checkpointed(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands for a flagged checkpoint."""
         before = self._live()
-        result = self.checkpoint.call(function, args, kwargs, self.repair)
+        result = self.checkpoint.call(function, args, kwargs, self.correction)
         self.value_bytes = max(self.value_bytes, self._live() - before)
         self.note(result)
         return result
@@ -381,7 +381,7 @@ class Harness:
         """Stands for a flagged ``zero_grad``, or for what fills one gradient with zeros."""
         self.hits += 1
         self.seen.add("tensor")
-        result, left = let_go(receiver, call, self.repair is Repair.FREE)
+        result, left = let_go(receiver, call, self.correction is Correction.FREE)
         self.left_gradients = max(self.left_gradients, left)
         return result
 
@@ -501,19 +501,19 @@ def _kind(value: object) -> str:
     return "other"
 
 
-def mend(value: Any, repair: Repair | None) -> Any:
-    """The value as the repaired code has it."""
-    if repair not in _OF_VALUES:
+def corrected(value: Any, correction: Correction | None) -> Any:
+    """The value as the corrected code has it."""
+    if correction not in _OF_VALUES:
         return value
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        if repair in _DETACH:
+        if correction in _DETACH:
             return leaf.detach()
-        if repair is Repair.BACKWARD:
+        if correction is Correction.BACKWARD:
             return _gone_back(leaf)
-        return leaf.clone() if repair is Repair.CLONE else leaf.cpu()
+        return leaf.clone() if correction is Correction.CLONE else leaf.cpu()
 
     return tree_map(one, value)
 
@@ -598,7 +598,7 @@ class _Package:
 
 
 class _Base:
-    """``super()`` of a receiver that is a stand-in: the methods of the bases in sight; what they lack does nothing."""
+    """``super()`` of a receiver that is a stand-in: the methods of the visible bases; what they lack does nothing."""
 
     def __init__(self, klass: Any, receiver: Any) -> None:
         object.__setattr__(self, "_about", (klass, receiver))
@@ -815,7 +815,7 @@ def target_of(job: Mapping[str, Any]) -> Target:
     """What a job asks about."""
     standins.defaults.update(job.get("defaults", {}))
     return Target(
-        job["source"], cut.Place(*job["place"]), cut.Flaw(Repair(str(job["repair"])), str(job.get("keyword", ""))), job["device"],
+        job["source"], cut.Place(*job["place"]), cut.Flaw(Correction(str(job["correction"])), str(job.get("keyword", ""))), job["device"],
         str(job.get("grad", "on")), str(job.get("module", "confirmed_module")), job.get("modules", {}),
         frozenset(job.get("packages", ())), job.get("claimed") is True,
     )  # fmt: skip
@@ -831,22 +831,22 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
     target = target_of(job)
-    repair = target.flaw.repair
+    correction = target.flaw.correction
     site = cut.locate(ast.parse(target.source), target.place)
     if site is None:
         emit({"failed": f"line {target.place.row} holds no statement"})
         return
-    if repair is Repair.NO_CACHE:
+    if correction is Correction.NO_CACHE:
         _of_a_cache(target, site, emit)
         return
     if row := cut.left_before(site):
         emit({"failed": f"line {row} leaves before the flagged one: it never runs"})
         return
-    if repair is Repair.LOAD:
+    if correction is Correction.LOAD:
         _of_a_load(target, site, job, emit)
         return
     deadline = time.process_time() + SEARCH_SECONDS
-    for attempt in _attempts(len(site.loops), first_loop(site, repair)):
+    for attempt in _attempts(len(site.loops), first_loop(site, correction)):
         if best is not None and time.process_time() > deadline:
             break
         figures = _measure(target, None, attempt)
@@ -861,13 +861,13 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
             break
     assert best is not None
     assert chosen is not None
-    if target.claimed and repair in cut.OF_FORWARDS and best["guards"]:
-        # its backward runs in a phase that nothing in sight is known to be; the linter speaks of the other one
+    if target.claimed and correction in cut.OF_FORWARDS and best["guards"]:
+        # its backward runs in a phase that no visible code is known to be in; the linter reports the other one
         other = replace(target, turned=frozenset(_series(best, "guards")))
         figures = _measure(other, None, chosen)
         if not figures["backwards"] and figures["seen"] == "tensor" and len(_series(figures, "live_bytes")) > standins.STEPS:
             target, best = other, figures
-    if target.claimed and repair in cut.OF_FORWARDS and best["seen"] == "tensor" and not best["went_back"]:
+    if target.claimed and correction in cut.OF_FORWARDS and best["seen"] == "tensor" and not best["went_back"]:
         best = {**best, "needed_at": _needed_at(target, chosen, best, deadline)}
     emit({"variant": "before", "run": best})
     if job.get("snapshot") and torch.device(target.device).type == "cuda" and _grows(best):
@@ -875,21 +875,21 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     assert chosen is not None
     if job.get("fixed_source"):
         emit({"variant": "fixed", "run": _measure(fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
-    if repair is Repair.OWN_FIX and (job.get("fixed_source") or best["backwards"]):
+    if correction is Correction.OWN_FIX and (job.get("fixed_source") or best["backwards"]):
         return
-    # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
-    around = repair in {Repair.NO_GRAD_AROUND, Repair.OWN_FIX} and not best["backwards"]
+    # nothing is trained where it ran: the correction is a decorator, or a with-block around all of it
+    around = correction in {Correction.NO_GRAD_AROUND, Correction.OWN_FIX} and not best["backwards"]
 
-    def repaired(target: Target) -> Mapping[str, object]:
-        return _measure(replace(target, grad="off"), None, chosen) if around else _measure(target, repair, chosen)
+    def corrected(target: Target) -> Mapping[str, object]:
+        return _measure(replace(target, grad="off"), None, chosen) if around else _measure(target, correction, chosen)
 
-    emit({"variant": "after", "run": repaired(target)})
+    emit({"variant": "after", "run": corrected(target)})
     guesses = best["guesses"]
     if isinstance(guesses, list) and guesses:
         # the same once more, with nothing but data from the callees that nobody can see
         doubtful = replace(target, inert=frozenset(guesses))
         emit({"variant": "inert before", "run": _measure(doubtful, None, chosen)})
-        emit({"variant": "inert after", "run": repaired(doubtful)})
+        emit({"variant": "inert after", "run": corrected(doubtful)})
 
 
 OTHER_ANSWERS = 4
@@ -917,8 +917,8 @@ def fixed(target: Target, source: str, row: int) -> Target:
 
 
 def _of_a_load(target: Target, site: cut.Site, job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
-    """A load, once: no growth is asked about, but what is held when the modules run. The first run tells which parts of the file hold
-    weights."""
+    """A load, once: no growth is asked about, but what is held when the modules run. The first run shows which parts of the
+    file hold weights."""
     best: Mapping[str, object] = {}
     chosen = ("whole function", 0, False)
     for attempt in [chosen, ("whole function", 0, True), *([("slice", len(site.loops) - 1, True)] if site.loops else [])]:
@@ -931,7 +931,7 @@ def _of_a_load(target: Target, site: cut.Site, job: Mapping[str, Any], emit: Cal
     emit({"variant": "before", "run": best})
     if job.get("fixed_source"):
         emit({"variant": "fixed", "run": _measure(fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
-    emit({"variant": "after", "run": _measure(target, Repair.LOAD, chosen)})
+    emit({"variant": "after", "run": _measure(target, Correction.LOAD, chosen)})
 
 
 def _of_a_cache(target: Target, site: cut.Site, emit: Callable[[Mapping[str, object]], None]) -> None:
@@ -949,9 +949,9 @@ def _of_a_cache(target: Target, site: cut.Site, emit: Callable[[Mapping[str, obj
         emit({"variant": variant, "run": cached.measured(target, site, is_cached, make, harness)})
 
 
-def first_loop(site: cut.Site, repair: Repair) -> int:
-    """The innermost loop of steps: where a repair is about gradients, none over parameters."""
-    inner = range(len(site.loops)) if repair is Repair.FREE else ()
+def first_loop(site: cut.Site, correction: Correction) -> int:
+    """The innermost loop of steps: where a correction is about gradients, none over parameters."""
+    inner = range(len(site.loops)) if correction is Correction.FREE else ()
     return next((level for level in inner if not over_parameters(site.loops[level])), 0)
 
 
@@ -1006,7 +1006,7 @@ def _worth(figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
 
 
 def _snapshot(target: Target, attempt: tuple[str, int, bool]) -> Mapping[str, object]:
-    """The record of a run of its own, at whose end the allocator tells what it holds and who asked for it."""
+    """The record of a run of its own, at whose end the allocator reports what it holds and who asked for it."""
     taken: list[bytes] = []
     start_history()
     _measure(target, None, attempt, lambda: taken.append(end_history()))
@@ -1017,7 +1017,7 @@ def _snapshot(target: Target, attempt: tuple[str, int, bool]) -> Mapping[str, ob
 
 
 def _measure(
-    target: Target, repair: Repair | None, attempt: tuple[str, int, bool], at_end: Callable[[], None] = lambda: None
+    target: Target, correction: Correction | None, attempt: tuple[str, int, bool], at_end: Callable[[], None] = lambda: None
 ) -> Mapping[str, object]:
     mode, level, force = attempt
     started = time.monotonic()
@@ -1035,11 +1035,11 @@ def _measure(
     standins.weight()  # of ours, and no part of the program
     with meter:
         record.on_host = meter.forget
-        harness = Harness(meter, repair, force, target.turned)
+        harness = Harness(meter, correction, force, target.turned)
         harness.claimed = target.claimed
-        harness.looks = target.flaw.repair is not Repair.NO_CHECKPOINT
-        harness.own_fix = target.flaw.repair is Repair.OWN_FIX
-        harness.once = target.flaw.repair is Repair.LOAD
+        harness.looks = target.flaw.correction is not Correction.NO_CHECKPOINT
+        harness.own_fix = target.flaw.correction is Correction.OWN_FIX
+        harness.once = target.flaw.correction is Correction.LOAD
         harness.at_end = at_end
         meter.reset_peak()
         if program is not None:
@@ -1129,8 +1129,8 @@ def _graph_bytes(harness: Harness, forwards: int) -> int:
 
 
 def _guards(tree: ast.Module, backwards: Iterable[tuple[int, ...]], guessed: Mapping[int, bool]) -> list[int]:
-    """Rows of the ``if`` statements whose guessed answers led to the backward calls (each is told by the rows of its frames);
-    none where some call rests on no guess."""
+    """Rows of the ``if`` statements whose guessed answers led to the backward calls (each is identified by the rows of its
+    frames); none where some call rests on no guess."""
     sides: dict[int, range] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.lineno in guessed:
@@ -1156,7 +1156,7 @@ def _decorators(record: standins.Record, site: cut.Site) -> list[list[object]]:
 
 
 def _swallowed(record: standins.Record, site: cut.Site) -> list[list[object]]:
-    """Callees out of sight, other than in the flagged statement, that may have run a backward."""
+    """Callees that are not visible, other than in the flagged statement, that may have run a backward."""
     own = range(site.statement.lineno, (site.statement.end_lineno or site.statement.lineno) + 1)
     return [callee.packed() for callee in record.swallowed if callee.line not in own]
 
@@ -1321,7 +1321,7 @@ def _method(receiver: Any, klass: Any, name: str) -> Any:
 
 
 def _consume(result: Any) -> Any:
-    """What the call gave: of a generator whether any of its values hangs on a graph, that value."""
+    """What the call gave: of a generator whether any of its values is attached to a graph, that value."""
     if inspect.iscoroutine(result):
         return asyncio.run(result)
     found: Any = None

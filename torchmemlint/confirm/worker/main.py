@@ -17,7 +17,7 @@ def main(runners: str) -> None:
     output, as ``channel`` writes them."""
     sandbox.end_with_parent()
     job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    emit, guard = channel.speak(os.dup(1), job.pop("key"))
+    emit, guard = channel.sender(os.dup(1), job.pop("key"))
     os.dup2(2, 1)  # what the code prints is output, not a result
     how, refused = _shut_in(job)
     emit({"sandbox": how, "refused": refused} if refused else {"sandbox": how})

@@ -1,6 +1,6 @@
 """Counts the bytes of live tensors exactly, and the nodes and bytes that an autograd graph holds.
 
-On the CPU a dispatch mode sees every storage that an operator returns and a weak reference tells when it is freed: the
+On the CPU a dispatch mode sees every storage that an operator returns and a weak reference shows when it is freed: the
 live figure is
 exact, the peak leaves out the scratch memory inside a kernel. On CUDA the caching allocator's own counters are read. Never
 RSS (freed pages are reused, it does not move) and never the reserved figure (it is the allocator's cache).
@@ -24,7 +24,7 @@ class Meter(Protocol):
     """Live and peak bytes of tensors on one device; a context manager around everything that is to be counted.
 
     Whoever measures asks a meter and no device. ``rounds``: the device's allocator gives blocks that are larger than what was asked for,
-    and tells both.
+    and reports both.
     """
 
     rounds: bool = False
@@ -46,7 +46,7 @@ class Meter(Protocol):
         ...
 
     def allocated_bytes(self) -> int:
-        """Bytes of all that was ever allocated, freed or not; 0 where the device does not tell."""
+        """Bytes of all that was ever allocated, freed or not; 0 where the device does not report it."""
         return 0
 
     def requested_bytes(self) -> int:
@@ -131,7 +131,7 @@ class StorageMeter(TorchDispatchMode, Meter):
             from torch.multiprocessing.reductions import StorageWeakRef
 
             return StorageWeakRef(storage)
-        # addresses are reused, so the entry goes in the very callback that tells of the freeing
+        # addresses are reused, so the entry goes in the very callback that reports the freeing
         return weakref.ref(storage, lambda _: self._forget(key))
 
     def _forget(self, key: int) -> None:
@@ -213,7 +213,7 @@ class AllocatorMeter(Meter):
 
 
 SNAPSHOT_EVENTS = 20_000
-"""Allocations and frees that a memory snapshot tells the history of; the stacks of some kilobytes each are its size."""
+"""Allocations and frees whose history a memory snapshot has; the stacks of some kilobytes each are its size."""
 
 
 def start_history() -> None:
@@ -231,7 +231,7 @@ def end_history() -> bytes:
 
 
 class MpsMeter(Meter):
-    """Apple's allocator tells only what is live now: the peak is the highest figure at a sample."""
+    """Apple's allocator reports only what is live now: the peak is the highest figure at a sample."""
 
     def __init__(self) -> None:
         self._start = self._peak = 0
@@ -271,7 +271,7 @@ def meter_for(device: str) -> Meter:
 
 @dataclass(frozen=True, slots=True)
 class GraphNodes:
-    """What hangs on a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
+    """What is attached to a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
     backward freed."""
 
     nodes: int = 0
@@ -333,7 +333,7 @@ def walk(value: object, limit: int = 200_000, owned: Iterable[int] = ()) -> Grap
         count += 1
         if tensor.grad_fn is not None:
             roots.append(tensor.grad_fn)
-    # the nodes stay referenced during the walk: Python's wrappers are made anew at each access and ids would repeat
+    # the nodes stay referenced during the walk: Python's wrappers are created again at each access and ids would repeat
     seen: dict[object, None] = {}
     stack: list[Any] = roots
     storages: dict[int, int] = {}

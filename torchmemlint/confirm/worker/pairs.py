@@ -1,4 +1,4 @@
-"""Measures a function ``run(steps)`` of a file against that of its repaired twin: the experiment of a fixture."""
+"""Measures a function ``run(steps)`` of a file against that of its corrected twin: the experiment of a fixture."""
 
 from __future__ import annotations
 

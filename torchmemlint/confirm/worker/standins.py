@@ -41,11 +41,12 @@ SHAPE = (4, 4)
 class Record:
     """What happened during one run, for the verdict; one per child and run.
 
-    ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
-    ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked`` counts how often
-    something depended on whether a stand-in is true; ``hung`` tells that an operation of the code gave a value with a graph.
-    ``apart``: each stand-in model has a parameter of its own, else they share one. ``owned`` are the storages of the parameters and buffers
-    of the real modules that ran: what a graph saves of frozen weights or running means is there without it.
+    ``inert`` names callees that are not visible and whose results are plain data in this run: what still grows then does not
+    rest on them. ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked``
+    counts how often something depended on whether a stand-in is true; ``hung`` says that an operation of the code gave a value
+    with a graph. ``apart``: each stand-in model has a parameter of its own, else they share one. ``owned`` are the storages of
+    the parameters and buffers of the real modules that ran: what a graph saves of frozen weights or running means is there
+    without it.
     """
 
     def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset(), apart: bool = False) -> None:
@@ -77,7 +78,7 @@ class Record:
             self.fallbacks.append(Located(_row_of_the_code(), what))
 
     def swallow(self, name: str, row: int) -> None:
-        """Note that a callee out of sight was handed a graph and that the code makes nothing of its result: it may run a
+        """Note that a callee that is not visible was handed a graph and that the code makes nothing of its result: it may run a
         backward on it."""
         callee = Located(row, name)
         if name.rsplit(".", 1)[-1] not in _KEEPERS and callee not in self.swallowed:
@@ -262,7 +263,7 @@ SHARE = 1e-3
 
 
 def link_to(inputs: list[torch.Tensor]) -> torch.Tensor:
-    """A zero (or what is as good as that) that hangs on the graphs of all inputs; nothing is saved for it."""
+    """A zero (or what is as good as that) that is attached to the graphs of all inputs; nothing is saved for it."""
     total = torch.zeros(())
     for tensor in inputs:
         # Where results are compared, they are the same with a graph and without one.
@@ -637,7 +638,7 @@ _NETWORK = re.compile(
     r"(^|_)(model|net|network|module|encoder|decoder|generator|discriminator|critic|actor|policy|backbone|head|classifier|embedding|"
     r"embeddings|rnn|lstm|gru|transformer|bert|unet|resnet|teacher|student|agent|q|qnet|criterion|loss_fn|loss_func|fc\d*|conv\d*|linear\d*)\d*$"
 )
-"""Attributes that no line in sight sets, and that a verb would not be called by: taken for modules (a name alone decides
+"""Attributes that no visible line sets, and that a verb would not be called by: taken for modules (a name alone decides
 nothing else)."""
 
 
@@ -645,7 +646,7 @@ _CRITERION = re.compile(r"(^|[._])(criterion|loss_fn|loss_func)\w*$")
 
 
 def _is_network(name: str) -> bool:
-    """Whether a callee out of sight is taken for a module: a line in sight makes one of it, or its name says so."""
+    """Whether a callee that is not visible is taken for a module: a visible line makes one of it, or its name says so."""
     last = name.rsplit(".", 1)[-1]
     return last in record.modules or _NETWORK.search(last) is not None
 
@@ -846,7 +847,7 @@ class StandIn:
 
         The result of a call with stand-ins turns out to be a model's output when it is used as a tensor: the forward is
         done now, under the grad
-        mode of then. For anything else it is unknown whether the true value hangs on a graph, so it counts as a fallback.
+        mode of then. For anything else it is unknown whether the true value is attached to a graph, so it counts as a fallback.
         """
         if self._value is None:
             if self._called is not None:

@@ -54,7 +54,7 @@ def callers(linked: Linked, ref: FunctionRef) -> Callers:
 
 
 def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[FunctionRef, ...]:
-    """The functions and bound methods that calls give for a parameter, sorted; none where not all calls are in sight, or one
+    """The functions and bound methods that calls give for a parameter, sorted; none where not all calls are visible, or one
     gives anything else."""
     callers = linked.calls.callers(ref)
     if callers.escapes:
@@ -77,7 +77,7 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
 
 
 def arguments_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[tuple[FunctionRef, str], ...]:
-    """What calls in sight give for a parameter, where that is a name or an attribute: the function that calls, and the text."""
+    """What visible calls give for a parameter, where that is a name or an attribute: the function that calls, and the text."""
     params = _params(linked, ref)
     calls = linked.calls.callers(ref).calls[:_MAX_CALLS]
     given = [(caller.ref, argument_given(params, parameter, caller.call.args)) for caller in calls]
@@ -102,7 +102,7 @@ def objects_given(linked: Linked, ref: FunctionRef, parameter: str, depth: int =
 
 
 def classes_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[ClassRef | str, ...]:
-    """The classes of the objects that calls in sight give for a parameter, as far as they are known, sorted."""
+    """The classes of the objects that visible calls give for a parameter, as far as they are known, sorted."""
     values = [
         value
         for caller, text in objects_given(linked, ref, parameter)

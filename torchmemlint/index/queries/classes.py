@@ -38,7 +38,7 @@ def attrs(linked: Linked, ref: ClassRef) -> tuple[AttrFact, ...]:
 
 
 def is_subclass(linked: Linked, ref: ClassRef, absolute_name: str) -> bool | None:
-    """Whether the class is (below) ``absolute_name``; None when that is not seen, and a base is not in sight."""
+    """Whether the class is (below) ``absolute_name``; None when that is not seen, and a base is not visible."""
     return linked.classes.is_subclass(ref, absolute_name)
 
 

@@ -65,7 +65,8 @@ def header(linked: Linked, ref: FunctionRef) -> Header:
 MAX_UP = 3
 """Calls over which it is looked for one that runs."""
 MAX_INSIDE = 400
-"""Functions inside a class that are looked at for what they tell of its attributes. Each method asks for it, of all others."""
+"""Functions inside a class that are looked at for what they show about its attributes. Each method asks for it, of all
+others."""
 
 
 def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tuple[str, tuple[str, ...]], ...]:

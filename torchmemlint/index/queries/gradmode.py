@@ -28,12 +28,12 @@ def is_test(linked: Linked, ref: FunctionRef) -> bool:
 
 
 def test_holds(linked: Linked, ref: FunctionRef, test: str) -> bool | None:
-    """How a test of a parameter comes out under every caller in sight; None where that is not known, or not one answer."""
+    """How a test of a parameter comes out under every visible caller; None where that is not known, or not one answer."""
     return linked.starts.test_holds(ref, test)
 
 
 def asked_with_grad(linked: Linked, ref: FunctionRef, test: str) -> bool:
-    """Whether some call in sight for which a test of a parameter surely holds runs with grad mode on."""
+    """Whether some visible call for which a test of a parameter surely holds runs with grad mode on."""
     return linked.grad.asked_with_grad(ref, test)
 
 

@@ -164,7 +164,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             severity=Severity.NOTE if little else Severity.WARNING,
             doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
             label="waits for the device, and the next allocation asks the driver again",
-            cost=f"{cost}; little here: each turn runs `{little}`, a loop of forwards of its own" if little else cost,
+            cost=f"{cost}; little here: each iteration runs `{little}`, a loop of forwards of its own" if little else cost,
             help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
             fix=fix,
         ),
@@ -173,8 +173,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
 
 
 def generates(event: CallEffect, flow: Flow) -> str:
-    """The call by which each turn of the loop runs a network for many steps, where nothing trains and no module runs in the loop
-    itself; "" where there is none."""
+    """The call by which each iteration of the loop runs a network for many steps, where nothing trains and no module runs in
+    the loop itself; "" where there is none."""
     record, around = flow.record, event.site.loops
     if not around or around[-1][0] != event.site.frame:
         return ""
@@ -324,8 +324,9 @@ def is_answer(value: str) -> bool:
 
 
 def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
-    """Whether a turn of the loop is a step: a batch of a loader, or a body that runs a network, back-propagates or steps an
-    optimizer in the loop itself. A loop in which these only run in a loop inside it is one of stages (epochs, folds, tasks)."""
+    """Whether an iteration of the loop is a step: a batch of a loader, or a body that runs a network, back-propagates or steps
+    an optimizer in the loop itself. A loop in which these only run in a loop inside it is one of stages (epochs, folds,
+    tasks)."""
     record = flow.record
     info = record.loops[loop]
     if info.attempts:
@@ -341,11 +342,11 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     ]
     trained = [e.site.loops for e in record.events.values() if is_training(e) and e.site.loops[: len(around)] == around]
     if around not in trained and any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in networks):
-        return False  # a model is made or loaded in every turn, and used: a turn is a stage
+        return False  # a model is made or loaded in every iteration, and used: an iteration is a stage
     if loop[0] == event.site.frame and trains_again(event, flow, loop):
         return False
     if not trained and (fills_weights(event, flow, loop) or goes_over_names(event, flow, loop)):
-        return False  # a turn is one checkpoint, block or component
+        return False  # an iteration is one checkpoint, block or component
     if trained and around not in trained:
         return False
     return around in trained or any(g.site.loops == around for g in networks)
@@ -357,8 +358,8 @@ def is_training(event: object) -> bool:
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
-    """Whether a model was deleted in the same turn before: what is a module or is called as one, or what a call made of nothing
-    that the turn brings (``build()``)."""
+    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of
+    nothing that the iteration brings (``build()``)."""
     networks = [
         g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
     ]
@@ -397,7 +398,7 @@ def is_stage(frame: int, flow: Flow) -> bool:
 
 
 def trains_again(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
-    """Whether each turn of a loop is a training of its own: it makes an optimizer, or asks for a number of epochs."""
+    """Whether each iteration of a loop is a training of its own: it makes an optimizer, or asks for a number of epochs."""
     ref = flow.frame(event.site).ref
     span = flow.span(event.site, loop[1])
     facts = flow.runs.world.facts(ref)
@@ -410,7 +411,7 @@ def trains_again(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
 
 
 def fills_weights(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
-    """Whether each turn of the loop gives a model its weights, or replaces them."""
+    """Whether each iteration of the loop gives a model its weights, or replaces them."""
     if loop[0] != event.site.frame:
         return False
     span = flow.span(event.site, loop[1])
@@ -422,7 +423,7 @@ def fills_weights(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
 
 
 def goes_over_names(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
-    """Whether a turn's only value is a name, by which one part of an object is looked up (``getattr(pipe, name)``)."""
+    """Whether an iteration's only value is a name, by which one part of an object is looked up (``getattr(pipe, name)``)."""
     targets = flow.record.loops[loop].targets
     if len(targets) != 1:
         return False

@@ -64,7 +64,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics.events import Regrowth
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
@@ -78,7 +78,7 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     triggers=WORDS,
-    repair=Repair.ROOM,
+    correction=Correction.ROOM,
     advice=frozenset({Advice.STEADY_SHAPES}),
 )
 EVENT = Regrowth
@@ -86,9 +86,9 @@ EVENT = Regrowth
 FEW = 16
 TARGET = re.compile(r"\s*([^=\n]+?)\s*=(?!=)")
 DICT = re.compile(r"\.(items|keys|values)\(\)")
-"""Loops over a dict: as many turns as there are keys."""
+"""Loops over a dict: as many iterations as there are keys."""
 PARTS = re.compile(r"\bself\.\w+")
-"""In a ``forward``: as many turns as the module has parts, or as its configuration says."""
+"""In a ``forward``: as many iterations as the module has parts, or as its configuration says."""
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:

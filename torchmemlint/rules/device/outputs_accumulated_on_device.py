@@ -81,7 +81,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
@@ -106,13 +106,13 @@ RULE = Rule(
     triggers=TORCH.words["fills-lists"] | TORCH.words["concatenates"] | TORCH.words["grad-guards"],
     of_results=True,
     yields_to=frozenset({"TML402"}),
-    repair=Repair.HOST,
+    correction=Correction.HOST,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Store
 
 ROUNDS = re.compile(r"epoch|range|count|loader|fold|seed|round|task|set|phase|split|stage", re.IGNORECASE)
-"""Loops of which each turn goes over a whole set."""
+"""Loops of which each iteration goes over a whole set."""
 
 SMALL = re.compile(
     r"(^|_|\b)(loss(es)?|rewards?|ppls?|perplexit(y|ies)|accs?|accurac(y|ies)|nlls?|elbos?|metrics?|errors?|counts?|lengths?|lens|ids|ind(ex|ices)"
@@ -266,8 +266,8 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
 
 
 def flag_of_readers(event: Store, flow: Flow) -> str:
-    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while a turn adds to it in
-    any case; "" where there is none."""
+    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while an iteration
+    adds to it in any case; "" where there is none."""
     record = flow.record
     sinks = record.sinks.get(event.mark, ())
     params = flow.runs.world.header(record.root).params
@@ -282,7 +282,7 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
 
 
 def goes_back(event: Store, flow: Flow) -> bool:
-    """Whether a turn of the loop trains. A loader's loop that does not is an evaluation, whatever stands around it."""
+    """Whether an iteration of the loop trains. A loader's loop that does not is an evaluation, whatever stands around it."""
     return any(isinstance(other, Backward) and event.loop in other.site.loops for other in flow.record.events.values())
 
 
@@ -310,7 +310,7 @@ def joined_elsewhere(event: Store, flow: Flow) -> bool:
     owner = flow.runs.world.header(flow.record.root).owner
     if not owner or not event.place.startswith("self."):
         return False
-    return flow.runs.world.remember(_joins, (flow.record.root.path, owner, event.place))
+    return flow.runs.world.memoize(_joins, (flow.record.root.path, owner, event.place))
 
 
 def _joins(world: World, key: tuple[str, str, str]) -> bool:

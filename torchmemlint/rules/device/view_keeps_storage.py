@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.card import About, Advice, Repair, Same
+from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.root_choice import stores_in_loop
@@ -81,7 +81,7 @@ RULE = Rule(
     triggers=TORCH.words["fills-lists"] | TORCH.words["grad-guards"],
     of_results=True,
     explains=Same.STATEMENT,
-    repair=Repair.CLONE,
+    correction=Correction.CLONE,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 

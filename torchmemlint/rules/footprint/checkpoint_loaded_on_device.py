@@ -84,7 +84,7 @@ from torchmemlint.findings import Fix, FlowStep, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.rules.reach import is_without_gpu
 from torchmemlint.rules.size import why_little
@@ -112,7 +112,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     triggers=TORCH.words["checkpoint-words"],
     root_words=TORCH.words["restores"],
-    repair=Repair.LOAD,
+    correction=Correction.LOAD,
     advice=frozenset({Advice.LOADING}),
 )
 EVENT = CallEffect

@@ -69,7 +69,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics import root_choice
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward, CallEffect
@@ -88,7 +88,7 @@ RULE = Rule(
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=TORCH.words["checkpoints"],
-    repair=Repair.NO_CHECKPOINT,
+    correction=Correction.NO_CHECKPOINT,
     advice=frozenset({Advice.CHECKPOINTING}),
 )
 EVENT = CallEffect

@@ -178,7 +178,7 @@ def safety(flow: Flow) -> Safety:
 
 
 GATED = re.compile(r"version|hasattr|getattr|^try$|torch_?\d|(^|_)(ge|le|gt|lt)_?\d|available|has_|supports", re.IGNORECASE)
-"""Tests, and names of constants, that tell which torch it is."""
+"""Tests, and names of constants, that show which torch it is."""
 
 
 def is_gated(site: Site, flow: Flow) -> bool:

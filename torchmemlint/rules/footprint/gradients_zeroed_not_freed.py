@@ -63,7 +63,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, short
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_needs import read_before_backward
 from torchmemlint.semantics.values import truth
@@ -79,7 +79,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     triggers=TORCH.words["gradient-words"],
     root_words=TORCH.words["zeroed-gradient-words"],
-    repair=Repair.FREE,
+    correction=Correction.FREE,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = CallEffect

@@ -78,7 +78,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.reach import is_of_host_program
 from torchmemlint.rules.size import ON_HOST
 from torchmemlint.semantics.events import Accumulate, Backward, Store
@@ -94,7 +94,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     triggers=TORCH.words["back-propagates"],
-    repair=Repair.BACKWARD,
+    correction=Correction.BACKWARD,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = (Accumulate, Store)
@@ -156,8 +156,8 @@ def few_turns(info: LoopInfo, loop: tuple[int, int], flow: Flow) -> str:
 
 
 def shared(event: Accumulate | Store, backward: Backward, flow: Flow) -> bool:
-    """Whether something else that a turn's graph gave is kept, and used in another way than by this backward: the graph is
-    still needed when the loop is over."""
+    """Whether something else that an iteration's graph gave is kept, and used in another way than by this backward: the graph
+    is still needed when the loop is over."""
     record = flow.record
 
     def of_a_turn(graphs: frozenset[int]) -> set[int]:
@@ -180,7 +180,7 @@ def linear(mark: int, flow: Flow) -> bool:
 
 
 def after(backward: Backward, event: Accumulate | Store) -> bool:
-    """Whether a backward runs after the loop, or in some of its turns only (``if i % 8 == 0``)."""
+    """Whether a backward runs after the loop, or in some of its iterations only (``if i % 8 == 0``)."""
     if event.loop not in backward.site.loops:
         return True
     inside = backward.site.loops[-1] == event.loop and event.site.loops[-1] == event.loop
@@ -188,7 +188,8 @@ def after(backward: Backward, event: Accumulate | Store) -> bool:
 
 
 def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset[str]) -> Graph | None:
-    """The forward of the loop's turn that the added loss hangs on; None where the turns share a graph, or go on from one another."""
+    """The forward of the loop's iteration that the added loss is attached to; None where the iterations share a graph, or go on
+    from one another."""
     record = flow.record
     through = [record.graphs[g] for g in sorted(record.ancestors(event.graphs)) if g in record.graphs]
     ran: list[Graph] = []

@@ -74,7 +74,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
 from torchmemlint.rules.gradmode.judgement import is_constant, is_discarded, is_never_updated, judge
@@ -96,7 +96,7 @@ RULE = Rule(
     of_results=True,
     always=True,
     explains=Same.GRAPHS,
-    repair=Repair.NO_GRAD,
+    correction=Correction.NO_GRAD,
     shown=frozenset({Shown.NO_BACKWARD, Shown.ONLY_CONSTANT}),
     advice=frozenset({Advice.NO_GRAPH}),
 )

@@ -84,7 +84,7 @@ from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Same
+from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
@@ -109,7 +109,7 @@ RULE = Rule(
     fix=Safety.SAFE,
     triggers=TORCH.words["grad-words"] | {FLAG, METHOD},
     explains=Same.FUNCTION,
-    repair=Repair.OWN_FIX,
+    correction=Correction.OWN_FIX,
     advice=frozenset({Advice.NO_GRAPH}),
 )
 EVENT = GradModeMisuse

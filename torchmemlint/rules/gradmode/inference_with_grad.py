@@ -114,7 +114,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
 from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
@@ -147,7 +147,7 @@ RULE = Rule(
     yields_to=frozenset({"TML202", "TML203"}),
     explains=Same.GRAPHS,
     once=Once.A_PART,
-    repair=Repair.NO_GRAD_AROUND,
+    correction=Correction.NO_GRAD_AROUND,
     shown=frozenset({Shown.NO_BACKWARD}),
     advice=frozenset({Advice.NO_GRAPH}),
 )
@@ -186,7 +186,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         if isinstance(e, Store)
         and not e.constant_key
         and hanging & e.graphs
-        and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
+        and e.loop in event.site.loops  # else each iteration keeps the one graph that was made before
         and flow.own(e.site)
         and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
@@ -291,7 +291,8 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
 
 
 def gathered(hanging: frozenset[int], flow: Flow) -> str:
-    """The attribute in which the calls of a method gather what hangs on a graph, one value after another; "" where none does."""
+    """The attribute in which the calls of a method gather what is attached to a graph, one value after another; "" where none
+    does."""
     found = (
         each.place
         for each in flow.record.events.values()
@@ -330,7 +331,7 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
-    """Whether a list comprehension collects what this forward gives with its graph: nothing cuts it inside of a turn."""
+    """Whether a list comprehension collects what this forward gives with its graph: nothing cuts it inside of an iteration."""
     record = flow.record
     info = record.loops.get(event.site.loops[-1]) if event.site.loops else None
     if info is None or not info.listed:
@@ -393,7 +394,7 @@ def calls_with_grad(fate: Fate, flow: Flow) -> list[FlowStep]:
 
 
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
-"""What these make is trained elsewhere, and may hang on a graph: only the statement is guarded."""
+"""What these make is trained elsewhere, and may be attached to a graph: only the statement is guarded."""
 
 
 def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
@@ -469,7 +470,8 @@ STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
-    """Whether the function's result hangs on what it was given, and on no forward of its own: the caller may want that graph."""
+    """Whether the function's result depends on what it was given, and on no forward of its own: the caller may want that
+    graph."""
     graphs = [flow.record.graphs[g] for g in flow.record.returned]
     return any(g.kind is GraphKind.PARAM for g in graphs) and not any(g.kind in CALLED_KINDS for g in graphs)
 

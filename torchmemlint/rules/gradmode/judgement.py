@@ -74,7 +74,7 @@ def is_reported(event: Graph, flow: Flow) -> bool:
 
 
 def judge(event: Graph, flow: Flow) -> Verdict | Silent:
-    """Whether nothing that hangs on a forward's graph is demanded by a backward, as far as the project shows."""
+    """Whether nothing that is attached to a forward's graph is demanded by a backward, as far as the project shows."""
     if event.gid not in flow.judged:
         flow.judged[event.gid] = _judge(event, flow)
     found: Verdict | Silent = flow.judged[event.gid]
@@ -531,7 +531,7 @@ def is_private(name: str) -> bool:
 def is_read(root: FunctionRef, flow: Flow) -> bool:
     """Whether a class of the same file keeps the root as a value (``self.loss = self._quantile_loss``): it is called under another
     name."""
-    return flow.runs.world.remember(_is_kept_as_value, root)
+    return flow.runs.world.memoize(_is_kept_as_value, root)
 
 
 def _is_kept_as_value(world: World, root: FunctionRef) -> bool:

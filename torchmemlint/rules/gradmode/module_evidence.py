@@ -77,7 +77,7 @@ def runs_no_network(what: str, flow: Flow) -> bool:
 def takes_a_step(what: str, flow: Flow) -> bool:
     """Whether some call of this name in the function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
     parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
-    return flow.runs.world.remember(_takes_a_step, (flow.record.root, what))
+    return flow.runs.world.memoize(_takes_a_step, (flow.record.root, what))
 
 
 def _takes_a_step(world: World, asked: tuple[FunctionRef, str]) -> bool:
@@ -284,7 +284,7 @@ TENSOR_ONLY = TORCH.words["tensor-evidence"] | {Seen.TORCH_OP}
 
 
 def written(words: Iterable[str]) -> frozenset[str]:
-    """Attributes and methods of a tensor as sinks tell of them: ``.data``, ``.detach()``."""
+    """Attributes and methods of a tensor as sinks name them: ``.data``, ``.detach()``."""
     return frozenset(f".{word}" if word in TORCH.attributes else f".{word}()" for word in words)
 
 

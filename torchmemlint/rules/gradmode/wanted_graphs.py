@@ -66,7 +66,7 @@ def is_given_to_a_callback(event: Graph, flow: Flow) -> bool:
     """Whether grad mode is enabled around a call, and a function that is not visible gets its result there, or is what is called: it may
     differentiate what it gets."""
     world, ref = flow.runs.world, flow.frame(event.site).ref
-    enabled = world.remember(calls_with_enabled_grad, ref)
+    enabled = world.memoize(calls_with_enabled_grad, ref)
     if not any(call.callee == event.what for call in enabled):
         return False
     bound = BOUND.match(flow.lowered(event.site).statement(event.site.node)[1])

@@ -20,7 +20,7 @@ from torchmemlint.torch_facts import TORCH
 def unseen_wrapper(event: Graph, flow: Flow) -> Doubt | None:
     """The doubt of a forward in a function that something wraps of which nothing is visible; it weighs more where the wrapper's name
     says that it evaluates."""
-    wrapped = {ref: wrappers for ref in around(event, flow) if (wrappers := flow.runs.world.remember(_unseen_wrappers, ref))}
+    wrapped = {ref: wrappers for ref in around(event, flow) if (wrappers := flow.runs.world.memoize(_unseen_wrappers, ref))}
     found = [wrapper for ref, wrappers in wrapped.items() if not trains(ref, flow) for wrapper in wrappers]
     if not found:
         return None

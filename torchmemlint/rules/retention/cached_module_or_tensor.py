@@ -75,7 +75,7 @@ from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import ANNOTATED
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.runs import Runs
@@ -88,7 +88,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["caches"],
-    repair=Repair.NO_CACHE,
+    correction=Correction.NO_CACHE,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = CachedFunction
@@ -125,7 +125,7 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
 
 
 def is_given_literals(name: str, flow: Flow) -> bool:
-    """Whether every call in sight gives a literal for a parameter, whatever its annotation says."""
+    """Whether every visible call gives a literal for a parameter, whatever its annotation says."""
     world, root = flow.runs.world, flow.record.root
     header, callers = world.header(root), world.project.callers(root)
     params = header.params[bool(header.owner) :]

@@ -52,7 +52,8 @@ def claim(
     *,
     total: bool = False,
 ) -> Claim | Silent:
-    """The claim about a value that hangs on these graphs and is kept by way of ``mark``; ``total``: added to what was there.
+    """The claim about a value that is attached to these graphs and is kept by way of ``mark``; ``total``: added to what was
+    there.
 
     Silent where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
@@ -86,7 +87,7 @@ def claim(
     whole = side_branches(flow, graphs, reached, mark) if steps and not outside else None
     if whole is not None:
         return whole
-    # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
+    # A second backward through a freed graph raises: whatever else the value is attached to, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
     if freed and in_training_loop(flow, loop):
         return Claim(tuple(freed), Severity.WARNING, NODES_COST, True)
@@ -94,7 +95,7 @@ def claim(
 
 
 def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
-    """Whether each turn of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
+    """Whether each iteration of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
     info = flow.record.loops.get(loop) if loop is not None else None
     forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS]
     return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
@@ -120,7 +121,7 @@ def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark
 
 
 def is_detached_in_place(flow: Flow, mark: int) -> bool:
-    """Whether what is kept is cut off again in every turn by ``detach_()``."""
+    """Whether what is kept is cut off again in every iteration by ``detach_()``."""
     return any(s.how == ".detach_()" and not s.site.guards for s in flow.record.sinks.get(mark, ()))
 
 
@@ -155,8 +156,8 @@ def severity_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Severi
 
 
 def cost_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
-    that creates the holder again, or the end of the function that made it."""
+    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop
+    around that creates the holder again, or the end of the function that made it."""
     few = few_turns(claimed, event, flow)
     if few:
         return f"{claimed.cost}; little here: {few}"
@@ -224,9 +225,10 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
-    """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward.
-    ``autograd.grad`` says that only where one of ``graphs`` is made in the loop, else it differentiates one graph, part by part;
-    and not with ``create_graph``, where a later backward goes through the gradients of all turns: the inner steps of one outer one."""
+    """Whether the loop back-propagates something: its iterations are steps, and not the layers or the time steps of one
+    forward. ``autograd.grad`` says that only where one of ``graphs`` is made in the loop, else it differentiates one graph,
+    part by part; and not with ``create_graph``, where a later backward goes through the gradients of all turns: the inner steps
+    of one outer one."""
     info = flow.record.loops.get(loop) if loop is not None else None
     if info is not None and info.text.endswith(VIEWS_OF_DICT):
         return False  # the parts of one step
@@ -238,7 +240,7 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
 
 
 def runs_forwards(loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
-    """Whether each turn of the loop runs again the forwards whose results are kept."""
+    """Whether each iteration of the loop runs again the forwards whose results are kept."""
     return loop is not None and bool(graphs) and all(g.kind in CALLED_KINDS and loop in g.site.loops for g in graphs)
 
 

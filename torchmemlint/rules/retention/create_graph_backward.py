@@ -62,7 +62,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics.events import Backward, GradientsFreed
 from torchmemlint.semantics.retained import precedes
 from torchmemlint.torch_facts import TORCH
@@ -74,7 +74,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["creates-graph"],
-    repair=Repair.SWITCH,
+    correction=Correction.SWITCH,
     keyword=TORCH.names["creates-graph"],
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )

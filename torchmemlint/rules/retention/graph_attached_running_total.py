@@ -84,7 +84,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.retention.claims import (
     Claim,
     claim,
@@ -111,7 +111,7 @@ RULE = Rule(
     triggers=TORCH.words["back-propagates"] | TORCH.words["evaluation-words"],
     of_results=True,
     yields_to=frozenset({"TML201", "TML202", "TML203", "TML204"}),
-    repair=Repair.DETACH,
+    correction=Correction.DETACH,
     shown=frozenset({Shown.NO_BACKWARD}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )

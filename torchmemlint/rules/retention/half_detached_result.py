@@ -61,7 +61,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Same
+from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.retention.claims import claim, cost_of, doubts_of, is_replaced, severity_of
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.shown import shown
@@ -79,7 +79,7 @@ RULE = Rule(
     of_results=True,
     yields_to=frozenset({"TML201", "TML202", "TML203"}),
     explains=Same.STATEMENT,
-    repair=Repair.DETACH,
+    correction=Correction.DETACH,
     advice=frozenset({Advice.NO_GRAPH}),
 )
 EVENT = Store

@@ -73,7 +73,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.project import ClassRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
 from torchmemlint.rules.size import is_loss, small_cost, small_together
 from torchmemlint.semantics.events import Backward
@@ -91,7 +91,7 @@ RULE = Rule(
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
     triggers=TORCH.words["retains-graph"],
-    repair=Repair.SWITCH,
+    correction=Correction.SWITCH,
     keyword=TORCH.names["keeps-graph"],
     shown=frozenset({Shown.SECOND_STEP}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
@@ -118,7 +118,7 @@ def from_outside(event: Backward, flow: Flow) -> bool:
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:
     """Whether the function runs the network itself, returns after one step, and takes the graph with it: nothing that it returns or
-    stores hangs on it. What came in as an argument, the caller still holds."""
+    stores is attached to it. What came in as an argument, the caller still holds."""
     record = flow.record
     if event.site.loops or record.root.qualname == MODULE:
         return False
@@ -132,7 +132,7 @@ def is_freed_at_return(event: Backward, flow: Flow) -> bool:
 
 def is_let_go_by_callers(event: Backward, flow: Flow) -> bool:
     """Whether the function returns after one step, and neither returns the graph nor finds or leaves it in an attribute, and no caller
-    in sight has a name for what it gives: it holds the graph no longer than the call."""
+    visible has a name for what it gives: it holds the graph no longer than the call."""
     record = flow.record
     if event.site.loops or record.root.qualname == MODULE:
         return False

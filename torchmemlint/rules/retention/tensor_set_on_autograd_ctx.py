@@ -82,7 +82,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics.events import ContextStore
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
@@ -94,7 +94,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["autograd-functions"],
-    repair=Repair.DETACH,
+    correction=Correction.DETACH,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = ContextStore

@@ -70,7 +70,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Repair, Shown
+from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
 from torchmemlint.torch_facts import TORCH
@@ -86,7 +86,7 @@ RULE = Rule(
     triggers=TORCH.words["back-propagates"],
     of_results=True,
     yields_to=frozenset({"TML201", "TML202", "TML203"}),
-    repair=Repair.DETACH_STATE,
+    correction=Correction.DETACH_STATE,
     shown=frozenset({Shown.SECOND_STEP}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
@@ -140,8 +140,8 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
 
 
 def is_summed_for_later(flow: Flow, event: Accumulate, gids: frozenset[int]) -> bool:
-    """Whether what hangs on the state's graph is summed over the loop's turns, and the sum is not only looked at: then a backward
-    through all steps is what the graphs are kept for."""
+    """Whether what is attached to the state's graph is summed over the loop's iterations, and the sum is not only looked at:
+    then a backward through all steps is what the graphs are kept for."""
     record = flow.record
     for other in record.events.values():
         if not isinstance(other, Accumulate) or other.key == event.key or event.loop not in other.outlived:

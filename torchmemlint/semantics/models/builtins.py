@@ -150,7 +150,7 @@ def partial(m: Machine, call: Call, state: State) -> Value:
     if call.positional and any(
         type(a) is Ext and TORCH.function_effect(a.name) in (Effect.CHECKPOINT, Effect.LOAD) for a in call.positional[0]
     ):
-        return UNKNOWN  # what is said of these calls depends on arguments that were bound here
+        return UNKNOWN  # what is known of these calls depends on arguments that were bound here
     return call.positional[0] if call.positional else UNKNOWN
 
 
@@ -196,7 +196,7 @@ BUILTINS: dict[str, Builtin] = {
     "itertools.cycle": same_elements,
     "itertools.islice": same_elements,
     "itertools.chain": same_elements,
-    **dict.fromkeys(sorted(TORCH.words["tells-progress"]), same_elements),
+    **dict.fromkeys(sorted(TORCH.words["shows-progress"]), same_elements),
     "builtins.next": next_,
     "builtins.sum": sum_,
     "builtins.max": extreme,

@@ -6,7 +6,7 @@ import sys
 
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, tell_call, tell_environment
+from torchmemlint.semantics.call_effects import cut_all, record_call, record_environment
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.graphs import SinkKind
@@ -54,7 +54,7 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
     if volatile and state.mode is not Mode.OFF:  # else what it asks for is so
         m.emit(GradModeMisuse(m.site(call.node), Misuse.VOLATILE, name))
     if name in TORCH.renamed:
-        tell_call(m, CallByName.RENAMED, name, call)
+        record_call(m, CallByName.RENAMED, name, call)
     if name in TORCH.given_weights:
         oid = m.allocate(Kind.MODULE, call.node, text_of(call.func), name.rpartition(".")[0])
         m.set_frozen(oid, truth(call.get(1, "freeze") or const(True)) is True, state)
@@ -86,7 +86,7 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
 def set_environment(m: Machine, name: str, call: Call, state: State) -> None:
     """``os.environ.setdefault(key, value)``, ``os.putenv(key, value)``, ``os.environ.update(pairs)``."""
     if name in ("os.environ.setdefault", "os.putenv") and len(call.positional) == 2:
-        tell_environment(m, call.positional[0], call.positional[1], call.node)
+        record_environment(m, call.positional[0], call.positional[1], call.node)
     elif name == "os.environ.update":
         pairs = [(const(word), value) for word, value in call.keywords.items()]
         for atom in join_all(call.positional):
@@ -94,7 +94,7 @@ def set_environment(m: Machine, name: str, call: Call, state: State) -> None:
                 words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, KEYS), EMPTY)]
                 pairs += [(const(word[2:-2]), state.vars.get((atom.oid, word), UNKNOWN)) for word in sorted(words)]
         for key, value in pairs:
-            tell_environment(m, key, value, call.node)
+            record_environment(m, key, value, call.node)
 
 
 def call_library(m: Machine, name: str, call: Call, state: State) -> Value:

@@ -44,7 +44,7 @@ DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
-MAKES_ANEW = TORCH.words["makes-anew"]
+MAKES_NEW = TORCH.words["makes-new"]
 """Words of a method that may return a tensor without a history: no other is run to see."""
 
 
@@ -64,7 +64,7 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
     elif module and built_bare(m, cls, call, state):
         state.vars[oid, FROZEN] = const(True)  # around modules that are
     else:
-        m.bare.discard(oid)  # made here in another turn, with other arguments
+        m.bare.discard(oid)  # made here in another iteration, with other arguments
     if kind is Kind.INSTANCE:
         # What the constructor is given it may keep.
         gids = [m.whole(v, state)[0] for v in call.all()]
@@ -125,9 +125,9 @@ def gives_data(m: Machine, name: str, call: Call) -> bool:
 
 def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
     """Whether every method of the project that a call on a module of unknown class may mean returns tensors that it has made
-    anew (of an array, of indices), and so runs nothing whose graph could be kept."""
+    again (of an array, of indices), and so runs nothing whose graph could be kept."""
     found = methods_meant(m, name, call)
-    if not found or not all(m.world.facts(ref).names & MAKES_ANEW for ref in found):
+    if not found or not all(m.world.facts(ref).names & MAKES_NEW for ref in found):
         return False
     return all(only_free(m.result_of(ref, Mode.ON)) for ref in found)
 
@@ -150,7 +150,7 @@ def may_take(m: Machine, params: tuple[ParamFact, ...], call: Call) -> bool:
 
 
 def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
-    """Whether a method of an object out of sight is one that switches grad mode off by itself (``generate``)."""
+    """Whether a method of an object that is not visible is one that switches grad mode off by itself (``generate``)."""
     known = TORCH.guarded_methods.get(name)
     if known is None:
         return False

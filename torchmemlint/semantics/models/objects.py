@@ -11,7 +11,7 @@ from torchmemlint.semantics.arithmetic import arithmetic, in_role, whole_logits
 from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, tell_call
+from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.event_words import RecordFlag
@@ -120,7 +120,7 @@ def call_loss(m: Machine, oid: int, call: Call, state: State) -> Value:
 
 
 def call_function_module(m: Machine, oid: int, call: Call, state: State) -> Value:
-    """A module without parameters: its result hangs on what it is given."""
+    """A module without parameters: its result depends on what it is given."""
     result = arithmetic(m, call.all(), call.node, state)
     cls = m.heap[oid].cls
     name = cls.rpartition(".")[2] if isinstance(cls, str) else ""
@@ -350,12 +350,12 @@ def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, s
     gids = [m.whole(v, state)[0] for v in values]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
     if name == STEPS and kind in (Kind.OPTIMIZER, Kind.SCALER):
-        tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
+        record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     return PLAIN
 
 
 def distribution_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
-    """Everything that a distribution gives hangs on what it was made of, but for its samples."""
+    """Everything that a distribution gives depends on what it was made of, but for its samples."""
     held = state.vars.get((oid, ELEMENTS), UNKNOWN)
     match TORCH.kind_methods.get((Kind.DISTRIBUTION, name)):
         case Effect.CUT:

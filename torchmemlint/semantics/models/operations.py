@@ -120,7 +120,7 @@ class Operation:
 
     @property
     def graphs(self) -> frozenset[int]:
-        """What the receiver hangs on, or may hang on."""
+        """What the receiver is attached to, or may be attached to."""
         return NOTHING if self.receiver is None else self.receiver.graphs | self.receiver.hints
 
 
@@ -364,7 +364,7 @@ def takes_another(name: str, other: Value | None) -> bool:
 def must_be_free(m: Machine, atom: Tensor) -> frozenset[int]:
     """Graphs of which ``numpy()`` of a tensor shows that they are not real, since it would raise on every path: torch's operations
     made it of what a module gave, no path detaches it, and no test decides whether this is reached. Of what a function
-    returned something hangs on a module that it calls itself."""
+    returned something depends on a module that it calls itself."""
     if m.guards or m.handlers or not atom.flags & COMPUTED or atom.flags & (INTEGER | GUESSED | DETACHED | DOUBTED):
         return NOTHING
     graphs = [m.record.graphs[gid] for gid in atom.graphs]

@@ -90,7 +90,7 @@ def method_of_unknown(m: Machine, atom: Unknown, name: str, call: Call, state: S
 
 
 def evaluated_module(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -> Value:
-    """``build(config).eval()``: of what a call out of sight may give, modules alone have such a method."""
+    """``build(config).eval()``: of what such a call may return, only modules have this method."""
     oid = m.outside(Kind.MODULE, receiver_text(call), None, key=("evaluated", m.frame, call.node))
     graphs = atom.graphs | atom.hints if type(atom) is Tensor else atom.hints
     made = [g for g in graphs if m.record.graphs[g].kind is GraphKind.OPAQUE]
@@ -117,12 +117,12 @@ def known_as_module(m: Machine, receiver: Value, call: Call, state: State) -> Va
 
 
 def is_real(m: Machine, atom: Tensor) -> bool:
-    """Whether it is a tensor that hangs on a graph which surely exists."""
+    """Whether it is a tensor that is attached to a graph which surely exists."""
     return any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
 
 
 def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: State) -> None:
-    """``out.append(x)`` on what a call out of sight gave: a list."""
+    """``out.append(x)`` on what a call that is not visible gave: a list."""
     same = tuple(sorted(atom.graphs)) or text_of(call.func)
     oid = m.outside(Kind.THING, receiver_text(call), None, key=("list", same))
     store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
@@ -142,7 +142,7 @@ def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | 
 
 
 def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call, state: State) -> Value:
-    """A method of what a call out of sight gave: the project's only one of that name, or unknown."""
+    """A method of what a call that is not visible gave: the project's only one of that name, or unknown."""
     method = only_method(m, name)
     if method is None:
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
@@ -150,7 +150,7 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
     receiver = m.outside(Kind.INSTANCE, text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
     (function,) = function_value(m, method, receiver)
     result = call_atom(m, function, call, state)
-    # What the object holds came with it: what is made of that hangs on the same graph.
+    # What the object holds came with it: what is made of that is attached to the same graph.
     return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import tell_call
+from torchmemlint.semantics.call_effects import record_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import SinkKind
@@ -44,7 +44,7 @@ GRADIENT_FLAG = TORCH.names["gradient-flag"]
 @has_effect(Effect.CHECKPOINT)
 def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
     """Runs the function that is its first argument on the others."""
-    tell_call(m, op.effect, op.name, call, state)
+    record_call(m, op.effect, op.name, call, state)
     if not call.positional:
         return keep(m, op, call, state)
     rest = call.without_first()
@@ -109,13 +109,13 @@ def compiled(m: Machine, op: Operation, call: Call, state: State) -> Value:
 def load(m: Machine, op: Operation, call: Call, state: State) -> Value:
     made = m.allocate(Kind.THING, call.node, text_of(call.func))
     m.loaded[made] = made
-    tell_call(m, op.effect, op.name, call, state, made)
+    record_call(m, op.effect, op.name, call, state, made)
     return frozenset((Obj(made),))
 
 
 @has_effect(Effect.EMPTY_CACHE, Effect.MEMORY_FRACTION)
-def tell_allocator(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    tell_call(m, op.effect, op.name, call)
+def record_allocator_call(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    record_call(m, op.effect, op.name, call)
     return NONE
 
 

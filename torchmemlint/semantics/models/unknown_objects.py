@@ -1,4 +1,4 @@
-"""Calls out of sight, and methods of objects of which nothing is known."""
+"""Calls of code that is not visible, and methods of unknown objects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic, whole_logits
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, tell_call
+from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.forward import is_given_data, stays_free, through_module
@@ -73,8 +73,8 @@ def call_opaque(
     oid: int = -1,
     direct: bool = False,
 ) -> Value:
-    """An unresolved call: its result may hang on whatever went in, and may be attached by itself. ``oid`` is the unknown object
-    that is called, or whose method is; ``direct`` says that this may run a network."""
+    """An unresolved call: its result may depend on whatever went in, and may be attached by itself. ``oid`` is the unknown
+    object that is called, or whose method is; ``direct`` says that this may run a network."""
     # What is given nothing has nothing to run on (``env_fn()``); a tokenizer gets an argument for what to return.
     values = call.all()
     direct = direct and bool(values) and not ARRAYS & call.keywords.keys()
@@ -178,7 +178,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
 
 
 def may_be_attached(m: Machine, call: Call, state: State) -> bool:
-    """Whether the first argument hangs on what a network, or a call out of sight, gave."""
+    """Whether the first argument depends on what a network, or a call that is not visible, gave."""
     graphs, _, _, _ = m.deep(call.positional[0], state) if call.positional else (NOTHING, NOTHING, NOTHING, 0)
     return any(m.record.graphs[g].kind in MADE_KINDS for g in graphs)
 
@@ -187,7 +187,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
     if name == STEPS and not call.positional:
-        tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
+        record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None:
         cls = ClassRef(method.path, m.world.header(method).owner)
