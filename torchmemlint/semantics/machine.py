@@ -517,9 +517,7 @@ class Machine:
     def places(self, oid: int, state: State) -> list[tuple[int, str]]:
         """The places of a container, or of an instance, at which something is held."""
         out = [(oid, ELEMENTS)] if state.vars.get((oid, ELEMENTS)) else []
-        for name in self.set_attributes.get(oid, ()):
-            if state.vars.get((oid, name)):
-                out.append((oid, name))
+        out += [(oid, word) for word in self.set_attributes.get(oid, ()) if state.vars.get((oid, word))]
         keys = state.vars.get((oid, KEYS))
         if keys:
             self.meter.take(len(keys))
