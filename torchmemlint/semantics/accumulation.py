@@ -178,7 +178,7 @@ def accumulate_into(
             if name != "[]":
                 note_key(oid, name, state)
         else:
-            state.vars[oid, name] = shallow(value)
+            m.set_attribute(oid, name, shallow(value), state)
 
 
 @handles(STATEMENTS, ir.AugAssign)

@@ -147,7 +147,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         note_reset(m, place, marked, state, node)
         if marked == value and (info.external or m.outlived_loop(atom.oid) is not None):
             keep_attribute(m, atom.oid, target.name, text, value, node, source, state)
-        state.vars[place] = shallow(marked)
+        m.set_attribute(*place, shallow(marked), state)
 
 
 def take_parts(m: Machine, oid: int, value: Value, state: State) -> None:

@@ -127,6 +127,12 @@ def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, stat
         return held
     info = m.heap[oid]
     value = first_value(m, oid, name, expr, state)
+    if (
+        info.kind is Kind.INSTANCE
+        and not info.external
+        and any(type(a) is Obj and m.heap[a.oid].kind in CONTAINERS for a in value)
+    ):
+        m.set_attribute(oid, name, value, state)  # what is put into it leaves with the instance
     given = state.vars.get((oid, ELEMENTS), EMPTY) if info.kind is Kind.INSTANCE else EMPTY
     if given and not any(type(a) in (Func, Plain, Const) for a in value):
         value = join(value, given)
@@ -196,7 +202,7 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         for fact in init:
             container = CONTAINER_KINDS.get(fact.kind)
             if container is not None:
-                value = join(value, frozenset((Obj(m.outside(container, text, None, key=(oid, name, container))),)))
+                value = join(value, frozenset((Obj(m.first_held(container, text, info, (oid, name, container))),)))
             elif fact.kind is AttrKind.CONST:
                 one = literal(fact.const)
                 value = join(value, one if len(found) == 1 else join(one, UNKNOWN) if one != NONE else EMPTY)
@@ -272,7 +278,7 @@ def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, b
     if kind is Kind.PARAMETER:
         return leaf_tensor(m, 0, text, None)
     if kind in (Kind.LIST, Kind.DICT, Kind.SET):
-        return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))
+        return frozenset((Obj(m.first_held(kind, text, info, (oid, name, kind))),))
     if kind is not Kind.THING:
         inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
         if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):

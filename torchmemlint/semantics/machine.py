@@ -161,6 +161,8 @@ class Machine:
     weighs_evidence: bool = False
     """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
     first_values: dict[tuple[int, int, str], tuple[ObjInfo, Value]] = field(default_factory=dict)
+    set_attributes: dict[int, dict[str, None]] = field(default_factory=dict)
+    """The attributes of an instance that the run set: who gets the instance, gets what they hold."""
     """(frame, object, attribute) → what it holds before anything is stored there, for the object as it was known then."""
     _ids: dict[tuple[object, ...], int] = field(default_factory=dict)
     sunk: dict[Sink, set[int]] = field(default_factory=dict)
@@ -275,6 +277,19 @@ class Machine:
         if oid not in self.heap:
             self.heap[oid] = ObjInfo(oid, kind, cls, name, (), True, -1)
         return oid
+
+    def first_held(self, kind: Kind, name: str, holder: ObjInfo, key: object) -> int:
+        """The container that an object's constructor puts into an attribute: it lives as long as the object does."""
+        if holder.external:
+            return self.outside(kind, name, None, key)
+        oid = self.number("ext", key)
+        self.heap[oid] = ObjInfo(oid, kind, None, name, holder.loops, False, holder.frame)
+        return oid
+
+    def set_attribute(self, oid: int, name: str, value: Value, state: State) -> None:
+        state.vars[oid, name] = value
+        if self.heap[oid].kind is Kind.INSTANCE:
+            self.set_attributes.setdefault(oid, {})[name] = None
 
     def retype(self, oid: int, kind: Kind, cls: ClassRef | str | None = None) -> None:
         info = self.heap[oid]
@@ -501,8 +516,9 @@ class Machine:
         return [state.vars[place] for place in self.places(oid, state)]
 
     def places(self, oid: int, state: State) -> list[tuple[int, str]]:
-        """The places of a container at which something is held."""
+        """The places of a container, or of an instance, at which something is held."""
         out = [(oid, ELEMENTS)] if state.vars.get((oid, ELEMENTS)) else []
+        out += [(oid, word) for word in self.set_attributes.get(oid, ()) if state.vars.get((oid, word))]
         keys = state.vars.get((oid, KEYS))
         if keys:
             self.meter.take(len(keys))

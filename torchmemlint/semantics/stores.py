@@ -73,6 +73,7 @@ def store_in(
         m.emit(HookStore(m.site(node), place, stored.node, single and how is StoreKind.APPEND), tag=place)
     mark = m.graph(GraphKind.STORED, node, place, key=(oid, how))
     value = add_marks(value, frozenset((mark,)))
+    mark_elements(m, value, mark, state)
     info = m.heap[oid]
     if (not keyed and info.kind in CONTAINERS) or (info.kind is Kind.THING and not keyed):
         state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), shallow(value))
@@ -92,6 +93,14 @@ def store_in(
         tag=f"{oid}",
     )  # fmt: skip
     return value
+
+
+def mark_elements(m: Machine, value: Value, mark: int, state: State) -> None:
+    """What lies in a list that is put into a holder goes the same way."""
+    for atom in value:
+        if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS and not m.heap[atom.oid].external:
+            for place in m.places(atom.oid, state):
+                state.vars[place] = add_marks(state.vars[place], frozenset((mark,)))
 
 
 def is_of_tensors(m: Machine, value: Value, state: State) -> bool:

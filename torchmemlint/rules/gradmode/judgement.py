@@ -544,13 +544,17 @@ def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
     """Doubts about what the module itself keeps of its forward (``net.loss``); None where that is back-propagated, or may be."""
     record = flow.record
     inside = flow.made_inside(event.site)
-    if any(graph.gid in record.backwarded for graph in inside):
+    if any(graph.gid in record.backwarded for graph in inside if graph.kind in COMPUTES):
         return None  # by way of an attribute: the call's own result is not
     if any(graph.gid in record.backwarded and is_state(graph, event, flow) for graph in record.graphs.values()):
         return None
     if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
         return ()
     return None if any(facts.names & BACKWARD for facts in where_it_is_known(event, flow)) else (doubts.KEPT_BY_MODULE,)
+
+
+COMPUTES = CALLED_KINDS | {GraphKind.PARAM}
+"""Kinds of what a forward may keep; a parameter that it reads is trained by others, too."""
 
 
 def is_state(graph: Graph, event: Graph, flow: Flow) -> bool:

@@ -119,7 +119,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
     outside = isinstance(event, Store) and event.how == RECORDED
     if flow.own(event.site) and not outside:
         return
-    if isinstance(event, Store) and event.constant_key:
+    if isinstance(event, Store) and (event.constant_key or flow.record.is_let_go(event)):
         return
     if event.holder_frame >= 0 and not flow.own(Site(event.holder_frame, -1)):
         return  # the callee's own local: gone, or passed on, when it returns

@@ -80,6 +80,10 @@ def same_elements(m: Machine, call: Call, state: State) -> Value:
     return generator_of(m, iterate(m, values[0], call.node, state), call, state, "iterator")
 
 
+def one_of(m: Machine, call: Call, state: State) -> Value:
+    return iterate(m, call.positional[0], call.node, state) if call.positional else UNKNOWN
+
+
 def range_(m: Machine, call: Call, state: State) -> Value:
     return generator_of(m, PLAIN, call, state, "range")
 
@@ -196,7 +200,10 @@ BUILTINS: dict[str, Builtin] = {
     "itertools.cycle": same_elements,
     "itertools.islice": same_elements,
     "itertools.chain": same_elements,
-    **dict.fromkeys(sorted(TORCH.words["shows-progress"]), same_elements),
+    **dict.fromkeys(sorted(TORCH.words["tells-progress"]), same_elements),
+    "random.sample": same_elements,
+    "random.choices": same_elements,
+    "random.choice": one_of,
     "builtins.next": next_,
     "builtins.sum": sum_,
     "builtins.max": extreme,
