@@ -200,7 +200,7 @@ BUILTINS: dict[str, Builtin] = {
     "itertools.cycle": same_elements,
     "itertools.islice": same_elements,
     "itertools.chain": same_elements,
-    **dict.fromkeys(sorted(TORCH.words["tells-progress"]), same_elements),
+    **dict.fromkeys(sorted(TORCH.words["shows-progress"]), same_elements),
     "random.sample": same_elements,
     "random.choices": same_elements,
     "random.choice": one_of,
