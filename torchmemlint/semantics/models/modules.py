@@ -23,6 +23,7 @@ from torchmemlint.semantics.values import (
     Plain,
     Value,
     const,
+    join_all,
     only_free,
     only_indices,
     truth,
@@ -42,6 +43,7 @@ DRAWING = TORCH.words["draws"]
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
+PLAIN_BASES = TORCH.words["plain-bases"]
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
 MAKES_ANEW = TORCH.words["makes-anew"]
@@ -71,10 +73,24 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         kept = NOTHING.union(*gids) if gids else NOTHING
         m.sink(kept, SinkKind.PASSED, text, call.node)
         state.vars[oid, ELEMENTS] = unknown(kept) if kept else EMPTY
-        if m.world.project.method(cls, "__init__") is None:  # a dataclass keeps them as they are
-            for word, value in call.keywords.items():
-                state.vars[oid, word] = value
+        if m.world.project.method(cls, "__init__") is None:
+            keep_fields(m, oid, cls, call, state)
     return frozenset((Obj(oid),))
+
+
+def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> None:
+    """A dataclass or named tuple keeps what it is given as it is: by name, else in the order in which it says its fields."""
+    given = dict(call.keywords)
+    mro = m.world.project.mro(cls)
+    if all(isinstance(base, ClassRef) or base.partition(".")[0] in PLAIN_BASES for base in mro):
+        own = [base for base in reversed(mro) if isinstance(base, ClassRef)]
+        facts = [fact for base in own for fact in m.world.project.attrs(base)]
+        names = [*dict.fromkeys(fact.name for fact in facts if not fact.method and fact.annotation)]
+        given |= dict(zip(names, call.positional, strict=False))
+        if call.more:
+            given |= {name: join_all(call.more) for name in names[len(call.positional) :] if name not in call.keywords}
+    for name, value in given.items():
+        m.set_attribute(oid, name, value, state)
 
 
 def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
