@@ -71,26 +71,31 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         # What the constructor is given it may keep.
         gids = [m.whole(v, state)[0] for v in call.all()]
         kept = NOTHING.union(*gids) if gids else NOTHING
-        m.sink(kept, SinkKind.PASSED, text, call.node)
         state.vars[oid, ELEMENTS] = unknown(kept) if kept else EMPTY
-        if m.world.project.method(cls, "__init__") is None:
-            keep_fields(m, oid, cls, call, state)
+        if not keep_fields(m, oid, cls, call, state):
+            m.sink(kept, SinkKind.PASSED, text, call.node)
     return frozenset((Obj(oid),))
 
 
-def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> None:
-    """A dataclass or named tuple keeps what it is given as it is: by name, else in the order in which it says its fields."""
+def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> bool:
+    """A dataclass or named tuple keeps what it is given as it is: by name, else in the order in which it says its fields. Whether
+    it does nothing else with it."""
+    project = m.world.project
+    if project.method(cls, "__init__") is not None:
+        return False
     given = dict(call.keywords)
-    mro = m.world.project.mro(cls)
-    if all(isinstance(base, ClassRef) or base.partition(".")[0] in PLAIN_BASES for base in mro):
+    mro = project.mro(cls)
+    plain = all(isinstance(base, ClassRef) or base.partition(".")[0] in PLAIN_BASES for base in mro)
+    if plain:
         own = [base for base in reversed(mro) if isinstance(base, ClassRef)]
-        facts = [fact for base in own for fact in m.world.project.attrs(base)]
+        facts = [fact for base in own for fact in project.attrs(base)]
         names = [*dict.fromkeys(fact.name for fact in facts if not fact.method and fact.annotation)]
         given |= dict(zip(names, call.positional, strict=False))
         if call.more:
             given |= {name: join_all(call.more) for name in names[len(call.positional) :] if name not in call.keywords}
     for name, value in given.items():
         m.set_attribute(oid, name, value, state)
+    return plain and project.method(cls, "__post_init__") is None
 
 
 def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
