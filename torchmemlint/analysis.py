@@ -114,7 +114,7 @@ def is_candidate(
         return True
     if facts.qualname == "<module>":
         return bool(words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH)) or may_waste_graphs(runs, ref, facts)
-    if words & BACKWARD:
+    if words & BACKWARD or runs.world.trains_result(ref):
         return True
     if words & WITHOUT_GRAPH:
         # Under an effective decorator there is no graph worth mentioning, nor where a constructor changes weights.

@@ -7,7 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, record_accumulation, term_of
 from torchmemlint.semantics.call_effects import gradients_freed, record_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
-from torchmemlint.semantics.elements import iterate, put
+from torchmemlint.semantics.elements import adopt, iterate, put
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, assign_requires_grad, overwrite_method
@@ -204,8 +204,15 @@ def put_item(
             m, oid, text, StoreKind.ITEM, value, node, stored, state, keyed=True, constant_key=key is not None or slots
         )
     put(m, oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
+    if not slots and is_missing(target, key, m.site(node).guards):
+        adopt(m, oid, value)
     site = (m.frame, m.turn, target.node)
     m.stored_items[site] = join(m.stored_items.get(site, EMPTY), marked)
+
+
+def is_missing(target: ir.Subscript, key: Const | None, guards: tuple[str, ...]) -> bool:
+    """Whether a key was not there before: it changes, or a test says so (``if name not in log: log[name] = []``)."""
+    return key is None or any(f" not in {text_of(target.value)}" in guard for guard in guards)
 
 
 def write_into(

@@ -217,6 +217,17 @@ def put(m: Machine, oid: int, key: Value, value: Value, state: State) -> None:
         state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), value)
 
 
+def adopt(m: Machine, oid: int, value: Value) -> None:
+    """A container that is put into another one, to be filled there, lives as long as that does."""
+    info = m.heap[oid]
+    for atom in value:
+        if type(atom) is not Obj:
+            continue
+        inner = m.heap[atom.oid]
+        if inner.kind in CONTAINERS and not inner.external and len(inner.loops) >= len(info.loops):
+            m.heap[atom.oid] = inner._replace(name=info.name, loops=info.loops, external=info.external)
+
+
 def note_key(oid: int, name: str, state: State) -> None:
     """A container has a constant key now."""
     keys = state.vars.get((oid, KEYS), EMPTY)

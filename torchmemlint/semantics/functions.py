@@ -19,7 +19,7 @@ from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.parts import hold_loaded
 from torchmemlint.semantics.record import CallFate
 from torchmemlint.semantics.root_choice import runs_steps
-from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, Mode, State, join_states
+from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State, join_states
 from torchmemlint.semantics.stores import note_kept
 from torchmemlint.semantics.syntax import is_abstract
 from torchmemlint.semantics.text import text_of
@@ -158,17 +158,13 @@ def is_plumbing(m: Machine, closure: Closure, receiver: int, call: Call, state: 
 
 
 def mark_contents(m: Machine, result: Value, marks: frozenset[int], state: State) -> None:
-    """What a callee returns in containers that it has made: their tensors are results of the call as well."""
+    """What a callee returns in containers and objects that it has made: their tensors are results of the call as well."""
     for atom in result:
-        if type(atom) is not Obj or m.heap[atom.oid].kind not in CONTAINERS or m.heap[atom.oid].external:
+        if type(atom) is not Obj or m.heap[atom.oid].external or m.heap[atom.oid].frame == m.frame:
             continue
-        if m.heap[atom.oid].frame == m.frame:
-            continue
-        names = {str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, KEYS), EMPTY)}
-        for name in sorted(names | {ELEMENTS}):
-            held = state.vars.get((atom.oid, name))
-            if held:
-                state.vars[atom.oid, name] = add_marks(held, marks)
+        if m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind is Kind.INSTANCE:
+            for place in m.places(atom.oid, state):
+                state.vars[place] = add_marks(state.vars[place], marks)
 
 
 def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: Closure) -> dict[str, Value]:

@@ -83,7 +83,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
         data = frozenset()  # nothing else is there for a backward to go through
     if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs) or any(
         _comes_round(record, g, event) for g in record.ancestors(event.graphs | event.hints)
-    ):
+    ) or any(_hangs_on_itself(record, record.graphs[g], event) for g in own):  # fmt: skip
         return "the value may belong to the graph of an earlier iteration or call"
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
@@ -126,6 +126,21 @@ def _comes_round(record: Record, gid: int, event: Backward) -> bool:
     if mark.kind is not GraphKind.CARRIED or mark.site.node < 0:
         return False
     return any(gid in record.ancestors(graph.parents) for graph in _brought_round(record, mark, event))
+
+
+def _hangs_on_itself(record: Record, graph: Graph, event: Backward) -> bool:
+    """Whether a network is given what it gave in the turn before, by way of a list or object: what is taken for data brings
+    nothing. A loop inside the turn starts anew in each."""
+    if graph.kind is not GraphKind.FORWARD or graph.site.loops != event.site.loops:
+        return False
+    seen: set[int] = set()
+    todo = set(graph.parents)
+    while todo:
+        seen |= todo
+        todo = {
+            above for gid in todo if not _is_data(record, record.graphs[gid]) for above in record.graphs[gid].parents
+        } - seen
+    return graph.gid in seen
 
 
 def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:

@@ -1,11 +1,13 @@
 """An out-of-memory error is recognized by its message.
 
 ## What it does
-Reports a handler that recognizes an out-of-memory error by its message (`"out of memory" in str(error)`) and acts on it.
+Reports a handler that recognizes an out-of-memory error by its message (`"out of memory" in str(error)`) and acts on it, and
+a function that is given an exception, by its annotation or an `isinstance`, and says so by its message.
 
 It does not report:
 
 - a handler whose recovery TML303 reports;
+- a function that tests the class as well;
 - a second handler after one that catches the class: the message is then for a device whose error has no class
   (`MPS backend out of memory`);
 - messages of other failures (`CUBLAS_STATUS_NOT_SUPPORTED`);
@@ -66,9 +68,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import OomHandler
+from torchmemlint.semantics.handlers import OOM_WORDS
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -83,6 +89,12 @@ RULE = Rule(
 )
 
 EVENT = OomHandler
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a function is given an exception, by its annotation, and speaks of memory."""
+    given = any(param.annotation.rpartition(".")[2] in RULE.triggers for param in facts.params)
+    return given and any(OOM_WORDS.search(line) for line in runs.world.lines_of(ref))
 
 
 def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:

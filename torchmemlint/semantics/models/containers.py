@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
+from torchmemlint.semantics.elements import adopt, copy_contents, forget, iterate, put
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
@@ -82,18 +82,13 @@ def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
 def set_default(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if len(call.positional) != 2:
         return UNKNOWN
-    info = m.heap[oid]
     index, value = call.positional
     single = only_const(index)
     held = state.vars.get((oid, f"[{single.value!r}]")) if single is not None else None
     if held is not None:
         return held
     put(m, oid, index, value, state)
-    for atom in value:
-        if type(atom) is Obj:
-            # What is put in lives as long as what it is put in.
-            inner = m.heap[atom.oid]
-            m.heap[atom.oid] = inner._replace(name=info.name, loops=info.loops, external=info.external)
+    adopt(m, oid, value)
     return value
 
 

@@ -23,6 +23,7 @@ from torchmemlint.semantics.values import (
     Plain,
     Value,
     const,
+    join_all,
     only_free,
     only_indices,
     truth,
@@ -42,6 +43,7 @@ DRAWING = TORCH.words["draws"]
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
+PLAIN_BASES = TORCH.words["plain-bases"]
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
 MAKES_NEW = TORCH.words["makes-new"]
@@ -69,12 +71,31 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         # What the constructor is given it may keep.
         gids = [m.whole(v, state)[0] for v in call.all()]
         kept = NOTHING.union(*gids) if gids else NOTHING
-        m.sink(kept, SinkKind.PASSED, text, call.node)
         state.vars[oid, ELEMENTS] = unknown(kept) if kept else EMPTY
-        if m.world.project.method(cls, "__init__") is None:  # a dataclass keeps them as they are
-            for word, value in call.keywords.items():
-                state.vars[oid, word] = value
+        if not keep_fields(m, oid, cls, call, state):
+            m.sink(kept, SinkKind.PASSED, text, call.node)
     return frozenset((Obj(oid),))
+
+
+def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> bool:
+    """A dataclass or named tuple keeps what it is given as it is: by name, else in the order in which it says its fields. Whether
+    it does nothing else with it."""
+    project = m.world.project
+    if project.method(cls, "__init__") is not None:
+        return False
+    given = dict(call.keywords)
+    mro = project.mro(cls)
+    plain = all(isinstance(base, ClassRef) or base.partition(".")[0] in PLAIN_BASES for base in mro)
+    if plain:
+        own = [base for base in reversed(mro) if isinstance(base, ClassRef)]
+        facts = [fact for base in own for fact in project.attrs(base)]
+        names = [*dict.fromkeys(fact.name for fact in facts if not fact.method and fact.annotation)]
+        given |= dict(zip(names, call.positional, strict=False))
+        if call.more:
+            given |= {name: join_all(call.more) for name in names[len(call.positional) :] if name not in call.keywords}
+    for name, value in given.items():
+        m.set_attribute(oid, name, value, state)
+    return plain and project.method(cls, "__post_init__") is None
 
 
 def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
