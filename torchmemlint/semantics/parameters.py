@@ -266,12 +266,12 @@ def _makes_bare(world: World, key: tuple[FunctionRef, str, str]) -> bool:
 
 def made_constant(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
     """Whether every call of ``callee`` in a function makes a parameter that never learns: ``nn.Parameter(mean, requires_grad=False)``."""
-    return absolute in PARAMETERS and world.remember(_made_constant, (ref, callee))
+    return absolute in PARAMETERS and world.memoize(_made_constant, (ref, callee))
 
 
 def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
     ref, callee = key
-    calls = world.remember(_calls_by_callee, ref).get(callee, [])
+    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
     return bool(calls) and all(
         any(arg.const == "False" and arg.keyword in ("requires_grad", "") for arg in call.args[1:]) for call in calls
     )
