@@ -56,6 +56,13 @@ class Escapes:
         a value is to give it to such calls; none where it may be called by anything else."""
         return self._handed.answer(ref)
 
+    def given_where_defined(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls that run a closure which the function around it gives them, as ``handed``."""
+        around, _, name = ref.qualname.rpartition(".")
+        if not around or self._reader.header(ref).parent != around:
+            return ()
+        return self._given_to_runners(FunctionRef(ref.path, around), name)
+
     def _find_handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
         facts = self._reader.header(ref)
@@ -86,7 +93,9 @@ class Escapes:
         for call in given:
             values = self._points_to.values(reader.path, reader.qualname, call.callee)
             found = (
-                [Caller(reader, call, True)] if self._runs_its_argument(reader, call) else self._runs_inside(call, values, text)
+                [Caller(reader, call, True)]
+                if self._runs_its_argument(reader, call)
+                else self._runs_inside(reader, call, values, text)
             )
             if values == (Outside("functools.partial"),):
                 names = {f"{call.callee}()", *(name for name, bound in facts.bound if bound == f"{call.callee}()")}
@@ -105,8 +114,9 @@ class Escapes:
         receiver, _, name = call.callee.rpartition(".")
         return bool(receiver) and name in self._torch.runner_methods and not call.deferred
 
-    def _runs_inside(self, call: CallFact, values: Sequence[Value], text: str) -> list[Caller]:
-        """Where functions of the project that are given ``text`` call it, if each of them does no more with it than that."""
+    def _runs_inside(self, reader: FunctionRef, call: CallFact, values: Sequence[Value], text: str) -> list[Caller]:
+        """Where functions of the project that are given ``text`` call it, if each of them does no more with it than that: in the call
+        that gives it, where the function adds no context manager of its own, so that two of its callers may differ."""
         found: list[Caller] = []
         for value in values:
             if not isinstance(value, FunctionRef | Method):
@@ -125,7 +135,8 @@ class Escapes:
             ]
             if len(given) != 1 or not runs or any((facts.reads | facts.taken) & given for facts in inside.values()):
                 return []
-            found += runs
+            bare = not head.decorators and not any(each.call.managers or each.call.deferred for each in runs)
+            found += [Caller(reader, call, True)] if bare and not call.deferred else runs
         return found
 
     def _might_mean(self, reader: FunctionRef, text: str, ref: FunctionRef) -> bool:

@@ -93,6 +93,9 @@ class Starts:
             self._add_caller(node, caller)
         if callers.escapes and not certain:
             self._add_unseen_callers(node, ref)
+        elif not others:
+            for caller in self._calls.escapes.given_where_defined(ref):
+                self._add_caller(node, caller)
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node

@@ -73,6 +73,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.edges import Caller
+from torchmemlint.index.facts import CallFact
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
@@ -186,9 +187,18 @@ def generates(event: CallEffect, flow: Flow) -> str:
     span = flow.span(event.site, around[-1][1])
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
     for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True):
-        if span.start.row < row <= span.end.row and call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
+        if span.start.row < row <= span.end.row and runs_many(call):
             return short(call.callee)
     return ""
+
+
+def runs_many(call: CallFact) -> bool:
+    """Whether a call runs a network many times, by its name or by an argument that says in how many parts, or steps."""
+    asked = {arg.keyword for arg in call.args}
+    return call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"] or not asked.isdisjoint(COUNTS_FORWARDS)
+
+
+COUNTS_FORWARDS = TORCH.words["counts-forwards"]
 
 
 def when(event: CallEffect, flow: Flow) -> str:

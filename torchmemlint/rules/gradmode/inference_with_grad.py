@@ -119,6 +119,7 @@ from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
+from torchmemlint.rules.gradmode.trials import is_given_made_up
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
@@ -294,6 +295,8 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
     )  # a roll-out's results may be kept, step after step
     if small:
         return Severity.NOTE, small_cost(cost, small)
+    if fate.never_read and is_unread(event, flow) and is_given_made_up(event, flow):
+        return Severity.NOTE, f"{cost}; it only tries the network out, on made-up input"
     return Severity.NOTE if is_once(event, fate, flow) else Severity.WARNING, cost
 
 

@@ -15,7 +15,7 @@ from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
 from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
-from torchmemlint.semantics.parameters import is_torch_function
+from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import World
@@ -145,6 +145,8 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
     if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
         return ModuleEvidence.NONE
+    if is_loss_of_data(event, flow):
+        return ModuleEvidence.WEAK
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
     if is_step_of_evaluated(event):
@@ -173,6 +175,26 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_tensor and is_treated_as_module(receiver, name, flow):
         return ModuleEvidence.LIKELY
     return ModuleEvidence.WEAK
+
+
+def is_loss_of_data(event: Graph, flow: Flow) -> bool:
+    """Whether what reads like a loss, of a class that is not known or not surely one with parameters, is given nothing with a graph:
+    few losses have parameters."""
+    name = event.what.partition("[")[0].rpartition(".")[2]
+    if LOSSES.isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
+        return False
+    if flow.record.ancestors(event.parents):
+        return False
+    return event.cls is None or not makes_parameters(flow.runs.world, event.cls)
+
+
+LOSSES = TORCH.words["loss-classes"]
+
+
+def makes_parameters(world: World, cls: ClassRef) -> bool:
+    """Whether a class of the project surely holds a parameter, or a module of torch's that has some."""
+    names = {fact.name for base in world.project.mro(cls) if isinstance(base, ClassRef) for fact in world.project.attrs(base)}
+    return any(is_made_parametric(world, cls, name) for name in sorted(names))
 
 
 def views_a_dict(event: Graph) -> bool:
