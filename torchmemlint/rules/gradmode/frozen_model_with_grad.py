@@ -5,7 +5,8 @@ Reports a network that runs with grad mode on in a function that trains another 
 detached: a teacher, a target network, a reference policy. The detach shows that the output is a constant, but its graph has
 already been built.
 
-Also reports a network whose gradients a backward computes for nothing, in the function or in the trainer that gets its loss:
+Also reports a network for which a backward computes gradients that nothing uses, in the function or in the trainer that gets
+its loss:
 
 - its weights come from another network (`load_state_dict`, or parameter by parameter), the optimizer has the other network's
   parameters but not its own, and its input depends on nothing that is trained through it;
