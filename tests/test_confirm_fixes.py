@@ -211,3 +211,17 @@ def test_a_fix_that_removes_the_flagged_statement_is_run() -> None:
     done = settle(plan_fix(finding, text), Options()).verdict.fix
     assert done is not None
     assert done.answer.value == "same", done.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("result", ["torch.tml_runs // 2 % 2", "torch.tml_runs % 3 == 0", "torch.tml_runs % 3 == 1"])
+def test_a_program_whose_results_vary_is_not_said_to_be_changed(result: str) -> None:
+    """Some of its runs agree by chance."""
+    text = f"import torch\n\n\ndef run(model, loader):\n    torch.tml_runs = getattr(torch, 'tml_runs', 0) + 1\n    kept = [torch.ones(2) * ({result})]\n    for x in loader:\n        model(x).sum().backward()\n        torch.cuda.empty_cache()\n    return kept\n"
+    edit = Edit(Span(Position(9, 1), Position(10, 1)), "")
+    fix = Fix("Remove the call", Safety.SAFE, (edit,))
+    span = Span(Position(9, 9), Position(9, 33))
+    finding = Finding("TML301", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    assert (done.answer.value, done.why) == ("could not be run", "two runs of the original differ")

@@ -52,6 +52,8 @@ def wrapped(name: str, evaluates: bool) -> Doubt:
 
 GUARDED = Doubt(1, "a caller outside this project disables grad mode")
 """Nothing visible calls the function."""
+GUARDS_ITSELF = Doubt(1, "the method, which is not visible, disables grad mode itself")
+"""A method of a class that is not visible, named for inference."""
 FORWARD_GUARDED = Doubt(3, "whoever runs the model disables grad mode")
 """The function is part of a forward, and nothing visible runs that: code that evaluates a model mostly guards the call."""
 GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on need the graph")

@@ -12,7 +12,7 @@ from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
-from torchmemlint.semantics.parameters import HOLDERS, makes_bare, parametric_attributes
+from torchmemlint.semantics.parameters import HOLDERS, made_constant, makes_bare, parametric_attributes
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, State
 from torchmemlint.semantics.stores import makes_recorder
@@ -253,7 +253,10 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             classify(m, inner, cls, f"self.{name}")
             note_bare(m, inner, cls, FunctionRef(path, method or MODULE), bare)
             return frozenset((Obj(inner),))
-        bare_maker = bool(method) and makes_bare(m.world, FunctionRef(path, method), bare, absolute)
+        maker = FunctionRef(path, method)
+        bare_maker = bool(method) and (
+            makes_bare(m.world, maker, bare, absolute) or made_constant(m.world, maker, bare, absolute)
+        )
         made = made_by_library(m, absolute, oid, name, text, bare_maker)
         if made is not None:
             return made
@@ -276,7 +279,7 @@ def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, b
     if kind is Kind.MODULE and bare_maker:
         kind = Kind.FUNCTION_MODULE
     if kind is Kind.PARAMETER:
-        return leaf_tensor(m, 0, text, None)
+        return FREE_TENSOR if bare_maker else leaf_tensor(m, 0, text, None)
     if kind in (Kind.LIST, Kind.DICT, Kind.SET):
         return frozenset((Obj(m.first_held(kind, text, info, (oid, name, kind))),))
     if kind is not Kind.THING:

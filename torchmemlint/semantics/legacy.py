@@ -79,9 +79,9 @@ def is_whole(world: World, ref: FunctionRef, value: ir.Expr) -> bool:
     """Whether a value surely has no dimension: a loss of torch, or the sum or the mean over all of a tensor."""
     if not isinstance(value, ir.Call) or any(arg.keyword in ("reduce", "reduction") for arg in value.args):
         return False
-    text = dotted(value.func)
-    if text.rpartition(".")[2] in WHOLE and "." in text:
+    if isinstance(value.func, ir.Attr) and value.func.name in WHOLE:
         return not value.args
+    text = dotted(value.func)
     absolute = world.project.resolve(ref.path, text, ref.qualname)
     if absolute is not None and TORCH.function_effect(absolute) is Effect.LOSS:
         return True

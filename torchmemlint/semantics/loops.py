@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
+from torchmemlint.semantics.early_ends import iterations_until_break
 from torchmemlint.semantics.elements import forget, iterate
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
@@ -60,7 +61,7 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
         return unrolled(m, statement, literals, state)
     loop = (m.frame, statement.node)
     m.loop_statements[loop] = statement
-    turns = turns_over(m, statement.iterable, state)
+    turns = turns_of(m, statement, state)
     note_loop(m, loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body), turns=turns)
     m.loop_names |= names_in(statement.target)
 
@@ -252,6 +253,17 @@ def carries(place: tuple[int, str], value: Value, before: State, m: Machine) -> 
     if not any(type(a) in (Unknown, Tuple) or (type(a) is Tensor and (a.graphs or a.hints or a.outputs)) for a in value):
         return False
     return place[0] < len(m.record.frames) or not place[1].startswith("[")
+
+
+def turns_of(m: Machine, statement: ir.For, state: State) -> int:
+    """How many turns a loop has at most, by what it goes over or by where its body leaves it; -1 where that is not known."""
+
+    def known(expr: ir.Expr) -> object:
+        constant = only_const(evaluate(m, expr, state)) if type(expr) in (ir.Const, ir.Name) else None
+        return constant.value if constant is not None else None
+
+    ends = [turns_over(m, statement.iterable, state), iterations_until_break(statement, known)]
+    return min((end for end in ends if end >= 0), default=-1)
 
 
 def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 
 from torchmemlint.index.arguments import argument_for
@@ -22,6 +23,7 @@ AFFINE = {
 """Normalisations, and whether they have parameters by default."""
 HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
+PARAMETERS = TORCH.words["parameter-classes"]
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""
 PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]
@@ -262,6 +264,19 @@ def _makes_bare(world: World, key: tuple[FunctionRef, str, str]) -> bool:
     )
 
 
+def made_constant(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
+    """Whether every call of ``callee`` in a function makes a parameter that never learns: ``nn.Parameter(mean, requires_grad=False)``."""
+    return absolute in PARAMETERS and world.memoize(_made_constant, (ref, callee))
+
+
+def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
+    ref, callee = key
+    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
+    return bool(calls) and all(
+        any(arg.const == "False" and arg.keyword in ("requires_grad", "") for arg in call.args[1:]) for call in calls
+    )
+
+
 def _calls_by_callee(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
     found: dict[str, list[CallFact]] = {}
     for call in world.facts(ref).calls:
@@ -296,11 +311,11 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         return maker is not None and _may_make_module(world, maker)
     if attr.kind is not AttrKind.CALL:
         # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-        return bool(_methods_called_on(world, cls, attr) & {"()", TORCH.names["parameters"], TORCH.names["forward"]})
+        return _is_used_as_module(world, cls, attr)
     made, _, method = attr.value.removesuffix("()").partition("().")
     absolute = world.project.resolve(cls.path, made, attr.method)
     if absolute is None:
-        return not _is_asked_as_tensor(attr.value) and _may_own_method_give_parameter(world, cls, made)
+        return not _is_asked_as_tensor(attr.value) and _may_own_method_give_parameter(world, cls, attr, made)
     if method and "(" not in method and method in TORCH.methods:
         # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
         return absolute != TORCH.names["tensor-class"] and TORCH.function_effect(absolute) is not Effect.SOURCE
@@ -324,13 +339,21 @@ def _is_asked_as_tensor(chain: str) -> bool:
     return any(method in TORCH.methods and method not in TORCH.module_methods for method in methods)
 
 
-def _may_own_method_give_parameter(world: World, cls: ClassRef, callee: str) -> bool:
-    """Whether what is called may give a module or a parameter: not a method of this class that makes none, in a subclass either."""
+def _may_own_method_give_parameter(world: World, cls: ClassRef, attr: AttrFact, callee: str) -> bool:
+    """Whether what is called may give a module or a parameter: not a method of this class that makes none, in a subclass either.
+    One that only hands on what it was given (``self.checked(gamma)``) may where the attribute is used as a module."""
     receiver, _, name = callee.rpartition(".")
     if receiver != "self":
         return True
-    methods = [world.project.method(one, name) for one in (cls, *world.project.subclasses(cls))]
-    return any(method is None or _may_make_module(world, method) or _may_hand_on(world, method) for method in methods)
+    found = [world.project.method(one, name) for one in (cls, *world.project.subclasses(cls))]
+    methods = [method for method in found if method is not None]
+    if len(methods) < len(found) or any(_may_make_module(world, method) for method in methods):
+        return True
+    return any(_may_hand_on(world, method) for method in methods) and _is_used_as_module(world, cls, attr)
+
+
+def _is_used_as_module(world: World, cls: ClassRef, attr: AttrFact) -> bool:
+    return bool(_methods_called_on(world, cls, attr) & {"()", TORCH.names["parameters"], TORCH.names["forward"]})
 
 
 def _may_hand_on(world: World, method: FunctionRef) -> bool:
@@ -402,6 +425,8 @@ def _may_give_parameter(world: World, cls: ClassRef, attr: AttrFact, made: str, 
     bare = kind is ClassKind.MODULE or absolute in TORCH.given_weights
     if bare and attr.method and makes_bare(world, FunctionRef(cls.path, attr.method), made, absolute):
         return False
+    if made_constant(world, FunctionRef(cls.path, attr.method), made, absolute):
+        return False
     if kind is not None:
         return kind not in _WITHOUT_PARAMETERS
     effect = TORCH.function_effect(absolute)
@@ -455,6 +480,8 @@ def _may_call_give_module(world: World, ref: FunctionRef, call: CallFact) -> boo
 
 def _may_be_class(world: World, ref: FunctionRef, facts: FunctionFacts, name: str) -> bool:
     """Whether a name that is written as a class's may be a module's: not a local, and not a type of tensors (``torch.FloatTensor``)."""
+    if hasattr(builtins, name) or name in TORCH.words["abstract-classes"]:
+        return False  # an exception of Python's, or what an argument is asked to be
     if name in facts.locals:
         return any(call.callee == name for call in facts.calls)
     return world.project.resolve(ref.path, name, ref.qualname) is not None or not is_torch_function(f"torch.{name}")

@@ -374,6 +374,10 @@ def _shown(value: object) -> str:
     return repr(value)[:60]
 
 
+REPEATS = 3
+"""So many more runs of each program must agree before a fix is said to change it."""
+
+
 def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
     """The answer on the job's fix: "same", "differed" or "could not be run", and why; ``phases`` that were run."""
     target = isolate.target_of(job)
@@ -400,8 +404,8 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
             if difference(first, again):
                 second = run_once(corrected, turned) or second
                 why, first = difference(again, second, meant), again
-                if why and difference(again, run_once(target, turned) or again):
-                    return {"answer": "could not be run", "why": "two runs of the original differ", "phases": phases}
+            if why and _varies(target, corrected, turned, first, second):
+                return {"answer": "could not be run", "why": "two runs of the original differ", "phases": phases}
         cut_off = cut_off or any(
             mine.nodes != other.nodes for mine, other in zip(first.backwards, second.backwards, strict=False)
         )
@@ -416,6 +420,16 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
     notes = ["a backward goes through less of the graph, as the fix intends"] if cut_off else []
     notes += [f"as far as it ran: {worst}"] if worst else []
     return {"answer": "same", "why": "; ".join(notes), "phases": phases}
+
+
+def _varies(target: isolate.Target, corrected: isolate.Target, turned: frozenset[int], first: Seen, second: Seen) -> bool:
+    """Whether a program has other results each time, such as one that reads memory that it never wrote: then a difference says nothing
+    about its fix."""
+    return any(
+        difference(seen, run_once(program, turned) or seen)
+        for _ in range(REPEATS)
+        for program, seen in ((target, first), (corrected, second))
+    )
 
 
 def _row_of_a_statement(source: str, row: int) -> int:

@@ -114,6 +114,9 @@ EVENT = Store
 ROUNDS = re.compile(r"epoch|range|count|loader|fold|seed|round|task|set|phase|split|stage", re.IGNORECASE)
 """Loops of which each iteration goes over a whole set."""
 
+FEW = 4
+"""Iterations up to which what is collected is little."""
+
 SMALL = re.compile(
     r"(^|_|\b)(loss(es)?|rewards?|ppls?|perplexit(y|ies)|accs?|accurac(y|ies)|nlls?|elbos?|metrics?|errors?|counts?|lengths?|lens|ids|ind(ex|ices)"
     r"|idxs?|labels?|tokens?|correct)[\]'\")]*$",
@@ -156,6 +159,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     fix = move(event, flow) if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag else None
     place = short(event.place)
     needed = "" if flag else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
+    few = 0 <= info.turns <= FEW
     yield Draft(
         flow.at(
             RULE,
@@ -164,9 +168,10 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             if flag
             else f"`{place}` collects every batch's output on the device",
             doubts=doubts_of(event, forwards, info),
-            severity=Severity.NOTE if needed else None,
+            severity=Severity.NOTE if needed or few else None,
             label="stays on the device",
             cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, until `{place}` is dropped"
+            + (f"; little here: the loop has at most {info.turns} iterations" if few else "")
             + (f"; all of it may be wanted there: {needed}" if needed else ""),
             help=f"collect only when `{flag}` is set"
             if flag

@@ -185,8 +185,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         for e in flow.record.events.values()
         if isinstance(e, Store)
         and not e.constant_key
-        and hanging & e.graphs
-        and e.loop in event.site.loops  # else each iteration keeps the one graph that was made before
+        and is_kept_for_sure(event, hanging & e.graphs, flow)
+        and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
         and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
@@ -232,6 +232,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         part_of(event, flow),
         site.loops,
     )
+
+
+def is_kept_for_sure(event: Graph, gids: frozenset[int], flow: Flow) -> bool:
+    """Whether some of the graphs that a stored value hangs on was surely built: not only by a function that is not visible and gets
+    the forward's result, and that may as well return a number."""
+    graphs = [flow.record.graphs[gid] for gid in gids]
+    return any(g.gid == event.gid or g.kind is not GraphKind.OPAQUE or g.direct for g in graphs)
 
 
 def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:

@@ -199,12 +199,21 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(not_a_module(short(event.what), int(evidence)))
     if takes_gradients(event, flow, perhaps=True):
         assumed.append(doubts.TAKES_GRADIENTS)
+    if may_guard_itself(event, flow):
+        assumed.append(doubts.GUARDS_ITSELF)
     wrapper = unseen_wrapper(event, flow)
     if wrapper is not None:
         assumed.append(wrapper)
     if event.frozen_if is not None:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
     return Verdict(fate, evaluated, tuple(assumed))
+
+
+def may_guard_itself(event: Graph, flow: Flow) -> bool:
+    """Whether a method that no class of the project has is called, by a name for what is done without training (``net.sample(8)``)."""
+    receiver, _, name = event.what.rpartition(".")
+    named = receiver not in ("", "self") and name.isidentifier() and (purpose.evaluates(name) or purpose.uses(name))
+    return named and event.cls is None and not flow.runs.world.methods_named(name)
 
 
 def may_be_frozen(event: Graph, condition: Condition, flow: Flow) -> Doubt:

@@ -154,7 +154,7 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     words, seen = words_on(event, flow), seen_on(event, flow)
     if (
         words & MODULE_WORDS
-        or (event.training is False and event.direct)
+        or (event.training is False and event.direct and not event.what.startswith("self."))
         or flow.trains_in_another_phase(event)
         or is_trained_beside(event, flow)
     ):
@@ -165,6 +165,8 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
     is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or any(c.startswith("torch.") for c in cuts))
+    if holds_a_lambda(event.what, flow):
+        return ModuleEvidence.WEAK
     if is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
         return ModuleEvidence.LIKELY
     receiver, _, name = event.what.rpartition(".")
@@ -174,11 +176,11 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
 
 
 def views_a_dict(event: Graph) -> bool:
-    """Whether a dict's method without arguments is called: ``self.variables.items()``."""
+    """Whether a method of dicts is called without arguments: ``self.variables.items()``, ``inputs.copy()``."""
     return not event.direct and event.what.rpartition(".")[2] in VIEWS_OF_DICT
 
 
-VIEWS_OF_DICT = TORCH.words["views-of-dict"]
+VIEWS_OF_DICT = TORCH.words["views-of-dict"] | TORCH.words["copies-container"]
 
 
 def cuts_of(event: Graph, flow: Flow) -> set[str]:
@@ -344,6 +346,15 @@ def is_callable(what: str, flow: Flow) -> bool:
         if given and not any(runs_model(each, flow) for each in given):
             return True
     return False
+
+
+def holds_a_lambda(what: str, flow: Flow) -> bool:
+    """Whether a method of the class may assign a lambda to the attribute that is called: it runs what it captured, if anything."""
+    owner, name = flow.runs.world.header(flow.record.root).owner, what.removeprefix("self.")
+    if not owner or name == what:
+        return False
+    held = flow.runs.world.project.attr(ClassRef(flow.record.root.path, owner), name)
+    return any(fact.kind is AttrKind.FUNCTION for fact, _ in held)
 
 
 def is_plain_function(fact: AttrFact, cls: ClassRef, flow: Flow) -> bool:

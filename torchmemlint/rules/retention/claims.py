@@ -12,12 +12,13 @@ from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.rules.reach import guarded
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Accumulate, Backward, Store
+from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, SinkKind
 from torchmemlint.semantics.state import Kind, Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import CallByName
 
 VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
@@ -145,9 +146,19 @@ def few_turns(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
     around = set(event.site.loops) - set(event.outlived)
     if claimed.freed and event.outlived and any(loops[each].kind is Kind.LOADER for each in around if each in loops):
         return f"`{short(event.place)}` lives for one batch"
+    if claimed.freed and event.outlived and any(is_of_updates(each, flow) for each in around):
+        return f"`{short(event.place)}` lives for one update"
     all_turns = [loops[each].turns for each in event.outlived or (event.loop,) if each in loops]
     product = math.prod(all_turns) if min(all_turns, default=-1) >= 0 else -1
     return f"the loop has {product} iterations" if 0 <= product <= FEW_TURNS[claimed.freed] else ""
+
+
+def is_of_updates(loop: tuple[int, int], flow: Flow) -> bool:
+    """Whether each iteration of a loop itself steps an optimizer: the loops in it go over the parts of one update."""
+    return any(
+        isinstance(e, CallEffect) and e.effect is CallByName.OPTIMIZER_STEP and e.site.loops[-1:] == (loop,)
+        for e in flow.record.events.values()
+    )
 
 
 def severity_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Severity:

@@ -13,7 +13,7 @@ from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
-from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, only_method
+from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, hands_out_a_number, only_method
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import part_of
 from torchmemlint.semantics.state import TRAINING, Kind, State
@@ -137,6 +137,8 @@ def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | 
         return PLAIN
     if not atom.graphs:
         return None
+    if hands_out_a_number(name, call):
+        return PLAIN
     key = only_const(call.positional[0]) if call.positional else None
     return part_of(m, atom, f"[{key.value!r}]" if key is not None else EACH_PART if name == "values" else ANY_PART, call.node)
 

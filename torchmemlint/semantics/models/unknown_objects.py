@@ -10,7 +10,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
 from torchmemlint.semantics.event_words import Seen
-from torchmemlint.semantics.forward import is_given_data, stays_free, through_module
+from torchmemlint.semantics.forward import is_given_data, keeps_packed, stays_free, through_module
 from torchmemlint.semantics.frozen_on_a_branch import condition_of
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.graphs import MADE_KINDS, Graph, GraphKind, SinkKind
@@ -104,7 +104,7 @@ def call_opaque(
         m.foreign.add(gid)
         m.notice((gid,), Seen.ARRAY)
     through = through_module(m, known) if direct else set()
-    return tensor(frozenset((gid, *through)), known)
+    return tensor(frozenset((gid, *through)), known, flags=keeps_packed(call, None) if direct else 0)
 
 
 def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
@@ -168,13 +168,18 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
         # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
         back_propagate(m, call.positional[:1], call, state)
         return NONE
-    if name == "get" and len(call.positional) == 2 and is_number(call.positional[1]):
+    if hands_out_a_number(name, call):
         return PLAIN
     if name in TORCH.methods:
         return call_method(m, Tensor(frozenset((gid,))), name, call, state)
     if m.weighs_evidence:
         m.notice((gid,), Seen.NO_TENSOR)
     return method_no_tensor_has(m, oid, name, call, state)
+
+
+def hands_out_a_number(name: str, call: Call) -> bool:
+    """Whether a mapping is asked for a value with a number in its stead: ``out.get("patch_size", 16)``."""
+    return name == "get" and len(call.positional) == 2 and is_number(call.positional[1])
 
 
 def may_be_attached(m: Machine, call: Call, state: State) -> bool:
