@@ -221,7 +221,7 @@ def measured(code: str) -> str:
         return ""
     lines = [
         "## Measured",
-        f"Pairs of programs in `fixtures/{code}` that differ only by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
+        f"Pairs of programs in `fixtures/{code}` that differ only by the mistake, run by `python -m benchmarks.evidence`. Each cell: with the mistake → without it.",
         "",
         "| program | verdict | bytes kept per step | graph nodes per step | peak | device |",
         "|---|---|---|---|---|---|",
@@ -240,7 +240,7 @@ def picture(code: str) -> list[str]:
     return [
         f"![Memory with the mistake and without it](../images/{code}.svg)",
         "",
-        f"Measured on `{drawn[1]}` in `fixtures/{code}`, a small model: compare the shapes, not the bytes.",
+        f"Measured on `{drawn[1]}` in `fixtures/{code}`, a small model: look at the shape of the curves, not at the bytes.",
         "",
     ]
 
@@ -307,8 +307,9 @@ def generated() -> dict[Path, str]:
     files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in rules.ALL_RULES}
     files[DOCS / "rules" / "README.md"] = (
         "# The rules\n\n*Severity* is that of a typical finding; *at worst* is the highest that the rule gives. Most rules also give "
-        "lower ones: see their pages. *Fix* is the best fix that the rule offers. A rule is enabled by default, on request (`--extend-select`), or in preview (`--preview`): its accuracy on real "
-        "code is still being measured. `torchmemlint rule CODE` prints the same pages.\n\n" + table("") + "\n"
+        "lower ones: see their pages. *Fix* is the best fix that the rule offers. A rule is enabled by default, on request (`--extend-select CODE`), "
+        "or with `--preview`. The accuracy of a preview rule on real code is still being measured. `torchmemlint rule CODE` prints the same "
+        "pages.\n\n" + table("") + "\n"
     )
     files |= {CURVES / f"{rule.code}.svg": drawn[0] for rule in rules.ALL_RULES if (drawn := curve_of(rule.code))}
     example = json.loads(EXAMPLE.read_text(encoding="utf-8"))

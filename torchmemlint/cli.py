@@ -575,7 +575,7 @@ def trace_parser() -> argparse.ArgumentParser:
         "checked",
         nargs="*",
         metavar="PATH",
-        help="the paths of the check to explain (default: a check of FILE alone, which reads less than one of its folder)",
+        help="the paths of the check to explain (default: a check of FILE alone, which may not see all callers)",
     )
     parser.add_argument(
         "--config",

@@ -28,9 +28,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "torchmemlint budget",
         description="Experimental: estimate the memory that one training step of a program needs on a CUDA device. Runs the code on fake "
-        "tensors in a sandbox: no GPU, no weights, no data. A program that needs arguments gets those of its project's documents.",
+        "tensors in a sandbox: no GPU, no weights, no data. If the program requires arguments, those in the project's documents are tried.",
         epilog="Not modelled: cuDNN workspaces, custom kernels, NCCL's buffers, sharding, several streams, torch.compile. Below compute "
-        "capability 8.0, the kernel of attention is uncertain, and the interval covers both that it may be (--attention). Exit status: "
+        "capability 8.0, the kernel of attention is uncertain, and the interval covers both candidates (--attention). Exit status: "
         "0 it fits (or there is no --fit), 1 it does not, 2 no estimate.",
         allow_abbrev=False,
     )
@@ -61,16 +61,16 @@ def parser() -> argparse.ArgumentParser:
     device.add_argument(
         "--fit",
         metavar="SIZE",
-        help="does it fit in 24GiB (or on a T4, H100, …), and what is the largest batch that does, to 2 %%",
+        help="say whether it fits in SIZE (24GiB, or a device: T4, H100, …), and find the largest batch that does, to 2 %%",
     )
     output = made.add_argument_group("output")
     output.add_argument("--remedies", action="store_true", help="run each remedy, and print what it saves")
     output.add_argument(
-        "--findings", action="store_true", help="what each finding of the program costs in it, by running its fix"
+        "--findings", action="store_true", help="print what each finding costs in this program, by running its fix"
     )
     output.add_argument("--check", action="store_true", help="run the step on this machine's GPU too, and print the difference")
-    output.add_argument("--output-format", choices=FORMATS, default="text")
-    output.add_argument("--output-file", metavar="FILE")
+    output.add_argument("--output-format", choices=FORMATS, default="text", help="default: text")
+    output.add_argument("--output-file", metavar="FILE", help="write the report there")
     output.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for each run (default: 120)")
     output.add_argument("--no-sandbox", action="store_true", help="only for code that you would run anyway")
     return made

@@ -60,7 +60,7 @@ and each copy waits for the device. There is no fix, and the finding says why, i
 - are kept in an attribute, passed to an unknown function, or returned to visible callers.
 
 The finding is a note if the concatenated outputs are combined with other tensors that may be on the device (a matrix
-product, or a function of torch, also in a caller). They may be wanted there.
+product, or a function of torch, also in a caller), because they may be needed there.
 
 If a parameter decides whether the values are read, collect them under the same condition; there is no automatic fix.
 

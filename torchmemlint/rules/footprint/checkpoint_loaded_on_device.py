@@ -9,7 +9,8 @@ Reports, in a project that uses CUDA:
 - `torch.load` without `map_location` in a program with several processes: all of them load the file onto the GPU that it was
   saved from (warning);
 - other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
-  is dropped, and the file cannot be loaded on a machine without that GPU. The same if the program moves nothing to a device.
+  is dropped, and the file cannot be loaded on a machine without that GPU. In a program that moves nothing to a device, every
+  call without `map_location` is a note.
 
 It does not report:
 

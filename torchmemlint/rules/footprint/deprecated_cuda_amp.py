@@ -13,8 +13,8 @@ It does not report:
 
 ## What it costs
 No memory: the new names do the same. From torch 2.4 on, each call raises a FutureWarning, and the old names will be removed.
-A program without mixed precision needs the memory that it saved: measured on the CPU, activations in bfloat16 are 0.51 to
-0.71 of those in full precision.
+If a program drops mixed precision instead, it needs more memory: measured on the CPU, activations in bfloat16 take 0.51 to
+0.71 of the bytes of those in full precision.
 
 ## Example
 ```python

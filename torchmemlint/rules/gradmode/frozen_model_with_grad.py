@@ -5,7 +5,8 @@ Reports a network that runs with grad mode on in a function that trains another 
 detached: a teacher, a target network, a reference policy. The detach shows that the output is a constant, but its graph has
 already been built.
 
-Also reports a network into which a step, or the trainer that a loss is returned to, back-propagates for nothing:
+Also reports a network for which a backward computes gradients that nothing uses, in the function or in the trainer that gets
+its loss:
 
 - its weights come from another network (`load_state_dict`, or parameter by parameter), the optimizer has the other network's
   parameters but not its own, and its input depends on nothing that is trained through it;
@@ -15,7 +16,7 @@ It does not report:
 
 - networks with frozen parameters;
 - outputs that are detached in one term of the loss, and trained or kept in another;
-- outputs from which a value with a graph is computed that cannot be followed to its end: it may be trained there;
+- outputs from which the code computes a value with a graph that the analysis cannot follow to its end: it may be trained;
 - a policy that chooses the action for a target network, if its optimizer calls `zero_grad()` before it steps.
 
 ## What it costs

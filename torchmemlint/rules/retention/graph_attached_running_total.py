@@ -2,7 +2,7 @@
 
 ## What it does
 Reports a total to which every step adds a tensor with its autograd graph: `total += loss`, `total = total + loss`, a
-moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the loop, or the calls of the
+moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the loop, or the call of the
 method.
 
 It does not report:
