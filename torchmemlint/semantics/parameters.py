@@ -328,8 +328,10 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         found = world.project.resolve(cls.path, text, attr.method) if text != attr.element else None
         each = world.project.klass(found) if found is not None else None
         return each is None or not made_without_parameters(world, maker, text, each)
-    if absolute in HOLDERS and attr.value == f"{made}()" and (
-        holds_none(world, maker, made) or is_filled_with_none(world, cls, attr, made)
+    if (
+        absolute in HOLDERS
+        and attr.value == f"{made}()"
+        and (holds_none(world, maker, made) or is_filled_with_none(world, cls, attr, made))
     ):
         return False
     return _may_give_parameter(world, cls, attr, made, absolute)
@@ -393,12 +395,12 @@ def holds_none(world: World, ref: FunctionRef, callee: str) -> bool:
 def is_filled_with_none(world: World, cls: ClassRef, attr: AttrFact, callee: str) -> bool:
     """Whether a list of modules is made empty, and methods of its class put modules without parameters in, and nothing else is
     (``self.kernels.append(Gaussian(size))``)."""
-    return world.remember(_is_filled_with_none, (cls, attr.method, attr.name, callee))
+    return world.memoize(_is_filled_with_none, (cls, attr.method, attr.name, callee))
 
 
 def _is_filled_with_none(world: World, key: tuple[ClassRef, str, str, str]) -> bool:
     cls, method, name, callee = key
-    made = world.remember(_calls_by_callee, FunctionRef(cls.path, method)).get(callee, [])
+    made = world.memoize(_calls_by_callee, FunctionRef(cls.path, method)).get(callee, [])
     if not method or not made or any(call.args for call in made) or world.project.subclasses(cls):
         return False
     place = f"self.{name}"

@@ -16,7 +16,7 @@ FILLED = TORCH.words["filled-tensors"]
 def is_given_made_up(event: Graph, flow: Flow) -> bool:
     """Whether each call of a network in a function gets only tensors that the function makes of a shape (``torch.randn(1, 3, 64, 64)``),
     and constants: a warm-up, a measurement of speed, a smoke test."""
-    return flow.runs.world.remember(_is_given_made_up, (flow.frame(event.site).ref, event.what))
+    return flow.runs.world.memoize(_is_given_made_up, (flow.frame(event.site).ref, event.what))
 
 
 def _is_given_made_up(world: World, asked: tuple[FunctionRef, str]) -> bool:
