@@ -328,8 +328,10 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         found = world.project.resolve(cls.path, text, attr.method) if text != attr.element else None
         each = world.project.klass(found) if found is not None else None
         return each is None or not made_without_parameters(world, maker, text, each)
-    if absolute in HOLDERS and attr.value == f"{made}()" and (
-        holds_none(world, maker, made) or is_filled_with_none(world, cls, attr, made)
+    if (
+        absolute in HOLDERS
+        and attr.value == f"{made}()"
+        and (holds_none(world, maker, made) or is_filled_with_none(world, cls, attr, made))
     ):
         return False
     return _may_give_parameter(world, cls, attr, made, absolute)

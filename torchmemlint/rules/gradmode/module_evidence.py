@@ -371,12 +371,19 @@ def is_callable(what: str, flow: Flow) -> bool:
 
 
 def holds_a_lambda(what: str, flow: Flow) -> bool:
-    """Whether a method of the class may assign a lambda to the attribute that is called: it runs what it captured, if anything."""
-    owner, name = flow.runs.world.header(flow.record.root).owner, what.removeprefix("self.")
+    """Whether a method of the class may assign a lambda to the attribute that is called, and calls nothing in lambdas that reads like
+    a network."""
+    world, root = flow.runs.world, flow.record.root
+    owner, name = world.header(root).owner, what.removeprefix("self.")
     if not owner or name == what:
         return False
-    held = flow.runs.world.project.attr(ClassRef(flow.record.root.path, owner), name)
-    return any(fact.kind is AttrKind.FUNCTION for fact, _ in held)
+    held = world.project.attr(ClassRef(root.path, owner), name)
+    makers = [FunctionRef(cls.path, fact.method) for fact, cls in held if fact.kind is AttrKind.FUNCTION and fact.method]
+    inside = [call.callee for ref in makers for call in world.facts(ref).calls if call.deferred]
+    return bool(makers) and not any(purpose.may_be_network(each) or each.endswith(FORWARD_CALL) for each in inside)
+
+
+FORWARD_CALL = f".{TORCH.names['forward']}"
 
 
 def is_plain_function(fact: AttrFact, cls: ClassRef, flow: Flow) -> bool:
