@@ -169,6 +169,8 @@ def layer_of(graph: Graph, flow: Flow) -> str:
     if name == graph.what:
         texts = [text for bound, text in facts.bound if bound == name and text.endswith("()")]
         made = world.project.resolve(ref.path, texts[0].removesuffix("()"), ref.qualname) if texts else None
+        if made is not None and world.project.function(made) is not None:  # `head = build_head(sizes)`
+            made = world.project.class_of(ref.path, ref.qualname, name)
     elif facts.owner and name.isidentifier():
         made = world.project.attribute_class(ClassRef(ref.path, facts.owner), name)
     return made.rpartition(".")[2] if isinstance(made, str) and made.startswith("torch.nn.") else ""

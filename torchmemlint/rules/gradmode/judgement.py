@@ -199,13 +199,13 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(not_a_module(short(event.what), int(evidence)))
     if takes_gradients(event, flow, perhaps=True):
         assumed.append(doubts.TAKES_GRADIENTS)
-    if may_guard_itself(event, flow):
-        assumed.append(doubts.GUARDS_ITSELF)
     wrapper = unseen_wrapper(event, flow)
     if wrapper is not None:
         assumed.append(wrapper)
     if event.frozen_if is not None:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
+    if not assumed and may_guard_itself(event, flow):
+        assumed.append(doubts.GUARDS_ITSELF)
     return Verdict(fate, evaluated, tuple(assumed))
 
 

@@ -13,7 +13,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
 from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
@@ -145,8 +145,9 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
     if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
         return ModuleEvidence.NONE
-    if is_loss_of_data(event, flow):
-        return ModuleEvidence.WEAK
+    if may_be_bare_loss(event, flow):
+        above = (flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents))
+        return ModuleEvidence.LIKELY if any(g.kind is GraphKind.OPAQUE for g in above) else ModuleEvidence.WEAK
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
     if is_step_of_evaluated(event):
@@ -177,13 +178,15 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     return ModuleEvidence.WEAK
 
 
-def is_loss_of_data(event: Graph, flow: Flow) -> bool:
-    """Whether what reads like a loss, of a class that is not known or not surely one with parameters, is given nothing with a graph:
-    few losses have parameters."""
+def may_be_bare_loss(event: Graph, flow: Flow) -> bool:
+    """Whether what reads like a loss, of a class that is not known or not surely one with parameters, is given nothing that surely has a
+    graph: few losses have parameters."""
     name = event.what.partition("[")[0].rpartition(".")[2]
     if LOSSES.isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
         return False
-    if flow.record.ancestors(event.parents):
+    record = flow.record
+    above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
+    if any(graph.kind in CERTAIN_KINDS or graph.gid in record.trained for graph in above):
         return False
     return event.cls is None or not makes_parameters(flow.runs.world, event.cls)
 
@@ -371,12 +374,19 @@ def is_callable(what: str, flow: Flow) -> bool:
 
 
 def holds_a_lambda(what: str, flow: Flow) -> bool:
-    """Whether a method of the class may assign a lambda to the attribute that is called: it runs what it captured, if anything."""
-    owner, name = flow.runs.world.header(flow.record.root).owner, what.removeprefix("self.")
+    """Whether a method of the class may assign a lambda to the attribute that is called, and calls nothing in lambdas that reads like
+    a network."""
+    world, root = flow.runs.world, flow.record.root
+    owner, name = world.header(root).owner, what.removeprefix("self.")
     if not owner or name == what:
         return False
-    held = flow.runs.world.project.attr(ClassRef(flow.record.root.path, owner), name)
-    return any(fact.kind is AttrKind.FUNCTION for fact, _ in held)
+    held = world.project.attr(ClassRef(root.path, owner), name)
+    makers = [FunctionRef(cls.path, fact.method) for fact, cls in held if fact.kind is AttrKind.FUNCTION and fact.method]
+    inside = [call.callee for ref in makers for call in world.facts(ref).calls if call.deferred]
+    return bool(makers) and not any(purpose.may_be_network(each) or each.endswith(FORWARD_CALL) for each in inside)
+
+
+FORWARD_CALL = f".{TORCH.names['forward']}"
 
 
 def is_plain_function(fact: AttrFact, cls: ClassRef, flow: Flow) -> bool:
