@@ -2,7 +2,8 @@
 
 ## What it does
 Reports a handler that recognizes an out-of-memory error by its message (`"out of memory" in str(error)`) and acts on it, and
-a function that is given an exception, by its annotation or an `isinstance`, and says so by its message.
+a function that decides by the message whether its argument is such an error, if an annotation or an `isinstance` shows that
+the argument is an exception.
 
 It does not report:
 
