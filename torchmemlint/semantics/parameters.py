@@ -236,6 +236,7 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
 FREEZERS = TORCH.words["freezing-methods"]
 OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")
 """Takes one of a tensor's sizes, and goes through no parameters."""
+FLAG = TORCH.names["gradient-flag"]
 THAWED = "requires_grad=True"
 STORED_FLAGS = frozenset({"requires_grad=False", "requires_grad="})
 
@@ -273,7 +274,7 @@ def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
     ref, callee = key
     calls = world.memoize(_calls_by_callee, ref).get(callee, [])
     return bool(calls) and all(
-        any(arg.const == "False" and arg.keyword in ("requires_grad", "") for arg in call.args[1:]) for call in calls
+        any(arg.const == "False" and arg.keyword in (FLAG, "") for arg in call.args[1:]) for call in calls
     )
 
 
