@@ -225,3 +225,18 @@ def test_a_program_whose_results_vary_is_not_said_to_be_changed(result: str) -> 
     done = settle(plan_fix(finding, text), Options()).verdict.fix
     assert done is not None
     assert (done.answer.value, done.why) == ("could not be run", "two runs of the original differ")
+
+
+@pytest.mark.slow
+def test_the_last_statement_of_a_function_is_removed() -> None:
+    """What stands in its row then belongs to the next function, which is not the one to compare."""
+    text = "import torch\n\n\nclass Agent:\n    def update(self, states):\n        states.encoded = self.model(states.x)\n\n        torch.cuda.empty_cache()\n\n    def read(self, states):\n        pass\n"
+    edit = Edit(Span(Position(8, 1), Position(9, 1)), "")
+    fix = Fix("Remove the call", Safety.UNSAFE, (edit,))
+    span = Span(Position(8, 9), Position(8, 33))
+    finding = Finding(
+        "TML301", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="Agent.update", fix=fix
+    )
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    assert done.answer.value == "same", done.why

@@ -180,7 +180,8 @@ def _number(tensor: torch.Tensor) -> float:
 
 
 def fingerprint(value: Any, depth: int = 6) -> object:
-    """A value as plain data: of a tensor shape and sum, whether it is attached to a graph is left out."""
+    """A value as plain data: of a tensor shape and sum. Whether it is attached to a graph, or needs gradients, is left out: gradients
+    are compared after each backward."""
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
             return ("tensor", tuple(value.shape), _number(value) if not value.is_complex() else 0.0)
@@ -191,7 +192,11 @@ def fingerprint(value: Any, depth: int = 6) -> object:
     if depth == 0:
         return type(value).__name__
     if isinstance(value, StandIn):
-        parts = {str(key): fingerprint(part, depth - 1) for key, part in value._parts.items() if _holds_tensors(part)}
+        parts = {
+            str(key): fingerprint(part, depth - 1)
+            for key, part in value._parts.items()
+            if key not in ("requires_grad", "requires_grad_") and _holds_tensors(part)
+        }
         return ("stand-in", parts)
     if isinstance(value, dict):
         return {str(key): fingerprint(item, depth - 1) for key, item in value.items()}
@@ -382,7 +387,8 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
     """The answer on the job's fix: "same", "differed" or "could not be run", and why; ``phases`` that were run."""
     target = isolate.target_of(job)
     source = str(job["fixed_source"])
-    corrected = isolate.fixed(target, source, _row_of_a_statement(source, int(job["fixed_row"])))
+    function = _function_of(ast.parse(target.source), target.place.row) or ""
+    corrected = isolate.fixed(target, source, _row_of_a_statement(source, int(job["fixed_row"]), function))
     meant = Cut(str(job.get("cuts", "")))
     deadline = time.process_time() + SECONDS
     waiting: list[frozenset[int]] = [frozenset()]
@@ -432,10 +438,16 @@ def _varies(target: isolate.Target, corrected: isolate.Target, turned: frozenset
     )
 
 
-def _row_of_a_statement(source: str, row: int) -> int:
-    """The row, or the nearest one above that has a statement: a fix may remove the flagged one."""
+def _row_of_a_statement(source: str, row: int, function: str) -> int:
+    """The row, or the nearest one above that has a statement of this function ("" for the module): a fix may remove the flagged one."""
     tree = ast.parse(source)
-    return next((above for above in range(row, 0, -1) if cut.locate(tree, cut.Place(above)) is not None), row)
+    return next((above for above in range(row, 0, -1) if _function_of(tree, above) == function), row)
+
+
+def _function_of(tree: ast.Module, row: int) -> str | None:
+    """The name of the function of a row's statement, "" at module level; None where there is no statement."""
+    site = cut.locate(tree, cut.Place(row))
+    return None if site is None else site.function.name if site.function is not None else ""
 
 
 def run_compared(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
