@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import text_of
+from torchmemlint.torch_facts import TORCH
 
 AFTER = {">=": 0, "==": 0, ">": 1}
 """Comparisons with the number after which a body leaves its loop, and how many iterations come on top of that number."""
+
+
+ADDS = TORCH.words["fills-lists"]
 
 
 def iterations_until_break(statement: ir.For, known: Callable[[ir.Expr], object]) -> int:
@@ -46,4 +50,4 @@ def _adds_to(place: str, statement: ir.Stmt) -> bool:
     if not isinstance(statement, ir.ExprStmt) or not isinstance(statement.value, ir.Call):
         return False
     func = statement.value.func
-    return isinstance(func, ir.Attr) and func.name == "append" and text_of(func.value) == place
+    return isinstance(func, ir.Attr) and func.name in ADDS and text_of(func.value) == place

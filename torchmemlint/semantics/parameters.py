@@ -274,7 +274,8 @@ def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
     ref, callee = key
     calls = world.memoize(_calls_by_callee, ref).get(callee, [])
     return bool(calls) and all(
-        any(arg.const == "False" and arg.keyword in (FLAG, "") for arg in call.args[1:]) for call in calls
+        any(arg.const == "False" and arg.keyword in (TORCH.names["gradient-flag"], "") for arg in call.args[1:])
+        for call in calls
     )
 
 
@@ -412,8 +413,7 @@ def _is_filled_with_none(world: World, key: tuple[ClassRef, str, str, str]) -> b
         if call.callee.rpartition(".")[0] == place and call.callee.rpartition(".")[2] in TORCH.words["fills-holders"]
     ]
     return bool(filled) and all(
-        call.callee == f"{place}.append" and bool(call.args) and all(_is_bare_part(world, ref, "", arg) for arg in call.args)
-        for ref, call in filled
+        bool(call.args) and all(_is_bare_part(world, ref, "", arg) for arg in call.args) for ref, call in filled
     )
 
 

@@ -187,15 +187,22 @@ def generates(event: CallEffect, flow: Flow) -> str:
     span = flow.span(event.site, around[-1][1])
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
     for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True):
-        if span.start.row < row <= span.end.row and runs_many(call):
+        if span.start.row < row <= span.end.row and runs_many(call, flow.frame(event.site).ref, flow):
             return short(call.callee)
     return ""
 
 
-def runs_many(call: CallFact) -> bool:
-    """Whether a call runs a network many times, by its name or by an argument that says in how many parts, or steps."""
+def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a call runs a network many times, by its name, or of another package's by an argument that says in how many parts, or
+    steps."""
+    if call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
+        return True
     asked = {arg.keyword for arg in call.args}
-    return call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"] or not asked.isdisjoint(COUNTS_FORWARDS)
+    return not (
+        asked.isdisjoint(COUNTS_FORWARDS)
+        or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
+        or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
+    )
 
 
 COUNTS_FORWARDS = TORCH.words["counts-forwards"]

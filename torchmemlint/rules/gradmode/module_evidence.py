@@ -143,11 +143,17 @@ class ModuleEvidence(IntEnum):
 
 def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
+    found = shown_by_uses(event, flow)
+    if found is not ModuleEvidence.CERTAIN or not may_be_bare_loss(event, flow):
+        return found
+    above = (flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents))
+    return ModuleEvidence.LIKELY if any(g.kind is GraphKind.OPAQUE for g in above) else ModuleEvidence.WEAK
+
+
+def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
+    """As ``evidence_of``, by the class and by what the code does with it."""
     if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
         return ModuleEvidence.NONE
-    if may_be_bare_loss(event, flow):
-        above = (flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents))
-        return ModuleEvidence.LIKELY if any(g.kind is GraphKind.OPAQUE for g in above) else ModuleEvidence.WEAK
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
     if is_step_of_evaluated(event):
