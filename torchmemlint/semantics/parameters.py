@@ -236,7 +236,6 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
 FREEZERS = TORCH.words["freezing-methods"]
 OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")
 """Takes one of a tensor's sizes, and goes through no parameters."""
-FLAG = TORCH.names["gradient-flag"]
 THAWED = "requires_grad=True"
 STORED_FLAGS = frozenset({"requires_grad=False", "requires_grad="})
 
