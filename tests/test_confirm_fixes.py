@@ -240,3 +240,16 @@ def test_the_last_statement_of_a_function_is_removed() -> None:
     done = settle(plan_fix(finding, text), Options()).verdict.fix
     assert done is not None
     assert done.answer.value == "same", done.why
+
+
+@pytest.mark.slow
+def test_a_flagged_statement_that_raises_is_not_compared() -> None:
+    text = "import torch\n\n\ndef run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(int('x'))\n    return kept\n"
+    edit = Edit(Span(Position(7, 9), Position(7, 30)), "kept.append(1)")
+    fix = Fix("Append a number", Safety.UNSAFE, (edit,))
+    span = Span(Position(7, 9), Position(7, 30))
+    finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    assert done.answer.value == "could not be run"
+    assert done.why.startswith("line 7: ValueError")

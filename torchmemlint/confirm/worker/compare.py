@@ -415,6 +415,9 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
         cut_off = cut_off or any(
             mine.nodes != other.nodes for mine, other in zip(first.backwards, second.backwards, strict=False)
         )
+        raised = next((str(error) for error in first.errors if error.line == target.place.row), "")
+        if why and raised:  # on stand-ins: what the statement does is not known
+            return {"answer": "could not be run", "why": raised, "phases": phases}
         if why:
             where = f" (in phase {phases}: with inverted answers to the unknown `if` statements)" if turned else ""
             return {"answer": "differed", "why": f"{why}{where}", "phases": phases}
