@@ -53,3 +53,15 @@ def test_what_is_computed_from_a_size_agrees_with_it(
     assert found["skipped"] == []
     assert any(words.endswith("(a size of a layer)") for words in found["guessed"])
     assert abs(found["parts"]["parameters"] - 4 * weights) < 0.02 * 4 * weights + 16384
+
+
+def test_a_total_that_a_loop_adds_to_takes_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each doubling would double the work, and each addition go one call deeper."""
+    sums = "total = doubled = features\nfor _ in range(3000):\n    total = total + features\n    doubled = doubled + doubled\n"
+    path = tmp_path / "train.py"
+    path.write_text(
+        PROGRAM.format(layers=f"{sums}net = nn.Linear(total, doubled).cuda()", batch=f"torch.randn(4, {COUNT}).cuda()")
+    )
+    assert command.main([str(path), "--output-format", "json"]) == 0
+    found: Any = json.loads(capsys.readouterr().out)
+    assert (found["skipped"], found["parts"]["parameters"]) == ([], pytest.approx(4 * COUNT * COUNT, rel=0.01))

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torchmemlint.budget import command  # noqa: E402
-from torchmemlint.budget.worker.types import wanted  # noqa: E402
+from torchmemlint.budget.worker.legacy_types import wanted  # noqa: E402
 
 PROGRAM = """\
 import torch

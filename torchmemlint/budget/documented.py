@@ -51,10 +51,12 @@ def commands(root: str, program: str) -> list[Command]:
         if os.path.basename(program).removesuffix(".py") in text:
             for command in _of(text, path, root, program):
                 seen.setdefault(command.arguments, command)
-    found = list(seen.values())
-    return sorted(
-        found, key=lambda command: any(set(command.left_out) <= _filled_in(other) for other in found if command.left_out)
-    )
+    filled_in = [_filled_in(command) for command in seen.values()]
+
+    def is_pattern(command: Command) -> bool:
+        return bool(command.left_out) and any(names.issuperset(command.left_out) for names in filled_in)
+
+    return sorted(seen.values(), key=is_pattern)
 
 
 def _documents(root: str) -> list[str]:

@@ -12,7 +12,7 @@ from torchmemlint.semantics.walk import names_inside, nodes_of
 WIDE = frozenset(name.rpartition(".")[2] for name in CATCHES_OOM if name)
 
 
-def tell_helper(m: Machine, function: ir.Function) -> None:
+def record_helper(m: Machine, function: ir.Function) -> None:
     """The event of a function that tests the message of an exception that it is given; none where it knows the class, too."""
     errors = exceptions_of(function)
     if not errors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torchmemlint.index.project import FunctionRef
@@ -177,13 +178,14 @@ class Record:
         """Whether what is stored goes again: the holder is emptied, or loses its oldest element where this one is put in."""
         return event.holder in self.cleared or (event.holder, event.loop) in self.trimmed
 
-    def ancestors(self, gids: frozenset[int]) -> frozenset[int]:
-        """The graphs and all that they are attached to."""
+    def ancestors(self, gids: frozenset[int], ends: Callable[[Graph], bool] | None = None) -> frozenset[int]:
+        """The graphs and all that they are attached to, or what lies no further than graphs of which ``ends`` holds."""
         out: set[int] = set()
         todo = set(gids)
         while todo:
             out |= todo
-            todo = {parent for gid in todo if gid in self.graphs for parent in self.graphs[gid].parents} - out
+            known = [self.graphs[gid] for gid in todo if gid in self.graphs]
+            todo = {parent for graph in known if ends is None or not ends(graph) for parent in graph.parents} - out
         return frozenset(out)
 
     def real(self, gid: int) -> bool:

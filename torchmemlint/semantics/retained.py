@@ -107,8 +107,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
 def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
     """Whether a mark says that the value depends on what an earlier iteration of a loop around the backward, or an earlier
     call, left attached: then that iteration's graph is gone through again. What a loop inside the iteration carries round is of
-    this
-    iteration alone."""
+    this iteration alone."""
     mark = record.graphs[gid]
     if mark.kind is not GraphKind.CARRIED:
         return False
@@ -129,18 +128,11 @@ def _comes_round(record: Record, gid: int, event: Backward) -> bool:
 
 
 def _hangs_on_itself(record: Record, graph: Graph, event: Backward) -> bool:
-    """Whether a network is given what it gave in the turn before, by way of a list or object: what is taken for data brings
-    nothing. A loop inside the turn starts anew in each."""
+    """Whether a network is given what it gave in the iteration before, by way of a list or object: what is taken for data brings
+    nothing. A loop inside the iteration starts again in each."""
     if graph.kind is not GraphKind.FORWARD or graph.site.loops != event.site.loops:
         return False
-    seen: set[int] = set()
-    todo = set(graph.parents)
-    while todo:
-        seen |= todo
-        todo = {
-            above for gid in todo if not _is_data(record, record.graphs[gid]) for above in record.graphs[gid].parents
-        } - seen
-    return graph.gid in seen
+    return graph.gid in record.ancestors(graph.parents, ends=lambda above: _is_data(record, above))
 
 
 def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:

@@ -20,7 +20,7 @@ from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.graphs import GraphKind, Sink, SinkKind
 from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
-from torchmemlint.semantics.oom_helpers import tell_helper
+from torchmemlint.semantics.oom_helpers import record_helper
 from torchmemlint.semantics.parameters import module_given, parametric
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
@@ -53,7 +53,7 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     cached = [d for d in function.decorators if is_cache(m, d, state)]
     m.weighs_evidence = m.weighs_evidence or bool(cached)
     given = {p.name: state.vars.get((m.frame, p.name), EMPTY) for p in function.params} if cached else {}
-    tell_helper(m, function)
+    record_helper(m, function)
     ends = FrameEnds()
     m.ends.append(ends)
     end = run_block(m, function.body, state)

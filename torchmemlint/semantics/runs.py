@@ -482,7 +482,7 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
 
 def is_part(record: Record, graph: Graph) -> bool:
     """Whether the graph is that of one part of a result (``out[0]``), not of the result itself: that may be attached to a part
-    of the turn before (``out, state = net(x, state)``)."""
+    of the iteration before (``out, state = net(x, state)``)."""
     if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]

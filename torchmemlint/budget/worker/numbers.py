@@ -27,6 +27,8 @@ class Data(Protocol):
 
 LARGEST = 1 << 24
 """No layer is larger."""
+DEEPEST = 8
+"""So many operations on a number are kept, one on the result of another: a total that a loop adds to is a number of its own."""
 _NO_LAYERS = frozenset({"torch.nn.modules.container", "torch.nn.modules.module"})
 _SCALARS = frozenset({"ignore_index", "padding_idx", "fill_value", "label_smoothing", "eps", "alpha", "beta", "p", "dropout_p"})
 """Arguments of torch's functions that are a number."""
@@ -94,7 +96,9 @@ def _binary(apply: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any,
         if isinstance(other, (torch.Tensor, Unsized)):
             return apply(other, 1) if reflected else apply(1, other)
         made = StandIn(str(self._name))
-        if isinstance(other, (int, float, StandIn)):
+        depth = 1 + max((vars(item).get("_depth", 0) for item in (self, other) if isinstance(item, StandIn)), default=0)
+        object.__setattr__(made, "_depth", depth)
+        if isinstance(other, (int, float, StandIn)) and depth <= DEEPEST:
             object.__setattr__(made, "_computed", (apply, other, self) if reflected else (apply, self, other))
         return made
 

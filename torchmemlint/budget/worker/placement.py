@@ -10,9 +10,10 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext, _device_constructors
 from torch.utils._pytree import tree_map
 
-from torchmemlint.budget.worker import types
+from torchmemlint.budget.worker import legacy_types
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.putoff import flat
 from torchmemlint.budget.worker.tape import INPUTS, Tape, shortened
 from torchmemlint.budget.worker.unsized import Unsized
 from torchmemlint.confirm.worker.standins import StandIn
@@ -46,7 +47,7 @@ class Placement(TorchFunctionMode):
         if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
             return self._values(args[0], func is torch.Tensor.tolist)
         if func in (torch.Tensor.view, torch.Tensor.reshape) and not kwargs:
-            args = (shortened(args[0], args[1:]), *args[1:])
+            args = (shortened(args[0], flat(args[1:])), *args[1:])
         if func is torch.Tensor.view and args[0].dtype is torch.bool and not kwargs:
             return args[0].reshape(
                 *args[1:]
@@ -91,8 +92,8 @@ class Placement(TorchFunctionMode):
         """``x.type()`` gives a name, ``x.type(kind)`` a tensor of another type, on the device if the kind is one of CUDA."""
         tensor, kind = args[0], args[1] if len(args) > 1 else kwargs.get("dtype")
         if kind is None:
-            return types.name_of(tensor, self._tape.on_device(tensor))
-        found = types.wanted(kind)
+            return legacy_types.name_of(tensor, self._tape.on_device(tensor))
+        found = legacy_types.wanted(kind)
         return func(*args, **kwargs) if found is None else self._moved(tensor, found[0], {"dtype": found[1]})
 
     def _to(self, args: Any, kwargs: Any) -> Any:

@@ -11,16 +11,16 @@ import signal
 import sys
 import time
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, older, others, outside, packed, types
+from torchmemlint.budget.worker import absent, legacy_types, older, others, outside, packed
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
@@ -114,7 +114,7 @@ class Budgeted:
                 pretend_cuda(self.gpu)
                 move_in_place()
                 default_device(placement)
-                types.install(run.tape)
+                legacy_types.install(run.tape)
             limit_stand_ins(self._located, self.data)
             guard()
             no_loggers()
@@ -256,7 +256,7 @@ class Budgeted:
                 continue
         packages.optional |= optional_imports(tree, path)
         tree = Guarded(self._job.get("values", {}), int(self._job.get("batch", 0))).transform(tree)
-        module = ModuleType("__main__")
+        module = types.ModuleType("__main__")
         module.__file__ = path
         module.__dict__.update(self._guards)
         sys.modules["__main__"] = module
@@ -268,7 +268,7 @@ class Budgeted:
         if function:
             self._function(module, function)
 
-    def _function(self, module: ModuleType, name: str) -> None:
+    def _function(self, module: types.ModuleType, name: str) -> None:
         target: Any = module
         for part in name.split("."):
             target = getattr(target, part)
@@ -310,24 +310,24 @@ class Budgeted:
         if (self.measured.saw_forward and not self.measured.reading) or _trained(error):
             raise error
         path = _short((frame or sys._getframe(1)).f_code.co_filename, self._root)
-        words = f"{path}:{row}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        words = (str(error) if isinstance(error, Unknown) else f"{words[:200]}{self._inner(error, f'{path}:{row}')}")[:260]
+        outer, inner = f"{path}:{row}", self._innermost(error)
+        words = f"{outer}: {_said(error)}"[:200] + (f" (at {inner})" if inner not in ("", outer) else "")
+        words = (str(error) if isinstance(error, Unknown) else words)[:260]
         if words not in self.skipped:
             self.skipped.append(words)
         error.__traceback__ = None
         return [StandIn(name) for name in names]
 
-    def _inner(self, error: BaseException, outer: str) -> str:
-        """The program's own innermost line of a traceback, where it is not the statement's."""
+    def _innermost(self, error: BaseException) -> str:
+        """The program's own innermost line of a traceback, "" where it has none."""
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if self._own(frame.filename)]
-        place = f"{_short(own[-1].filename, self._root)}:{own[-1].lineno}" if own else outer
-        return "" if place == outer else f" (at {place})"
+        return f"{_short(own[-1].filename, self._root)}:{own[-1].lineno}" if own else ""
 
     def _where(self, error: BaseException, words: str = "") -> str:
-        """The program's own innermost line of a traceback."""
-        words = words or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
-        own = [frame for frame in traceback.extract_tb(error.__traceback__) if self._own(frame.filename)]
-        return f"{_short(own[-1].filename, self._root)}:{own[-1].lineno}: {words}" if own else words
+        """What was raised, and where."""
+        words = words or _said(error)[:300]
+        place = self._innermost(error)
+        return f"{place}: {words}" if place else words
 
     # -- a model alone
     def _model(self, factory: str) -> None:
@@ -395,6 +395,11 @@ class Budgeted:
 
         while True:  # to the end of the run
             step()
+
+
+def _said(error: BaseException) -> str:
+    """An exception's kind, and the first line of what it says."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def _names_files_of(tree: ast.AST, root: str, own: str) -> bool:

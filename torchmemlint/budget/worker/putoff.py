@@ -75,6 +75,10 @@ SHAPES: dict[str, Callable[..., Inverse]] = {
 }  # fmt: skip
 
 
+MORE = {"unsqueeze": 1, "unsqueeze_": 1, "squeeze": -1, "squeeze_": -1}
+"""By how many dimensions a result has more."""
+
+
 def before_layout(shape: Shape, layout: Layout, batch: int) -> Shape | None:
     """The shape of what has this one after the changes of ``layout``; None where its rank is another."""
     try:
@@ -87,8 +91,7 @@ def before_layout(shape: Shape, layout: Layout, batch: int) -> Shape | None:
 
 def more_dimensions(layout: Layout) -> int:
     """By how many dimensions the result has more."""
-    more = {"unsqueeze": 1, "squeeze": -1}
-    return sum(more.get(name, 0) - (numbers.count(0) if name == "index" else 0) for name, numbers in layout)
+    return sum(MORE.get(name, 0) - (numbers.count(0) if name == "index" else 0) for name, numbers in layout)
 
 
 def before_index(shape: Shape, key: tuple[Any, ...], batch: int) -> Shape:

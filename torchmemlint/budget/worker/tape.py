@@ -6,7 +6,7 @@ import math
 import sys
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,9 +267,8 @@ def _keep_values(func: Any, args: Any, kwargs: Any, result: FakeTensor) -> None:
     result.fake_mode.fake_tensor_converter.add_constant_storage_mapping(result)
 
 
-def shortened(tensor: torch.Tensor, sizes: Any) -> torch.Tensor:
+def shortened(tensor: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
     """What a mask selected is as long as the program then says (``x[mask].view(8, 4)``): at most every element."""
-    sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else tuple(sizes)
     if not getattr(tensor, AT_MOST, False) or not all(type(size) is int and size >= 0 for size in sizes):
         return tensor
     row = tensor.shape[1:].numel()

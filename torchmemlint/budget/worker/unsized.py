@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torchmemlint.budget.worker.order import first_layer
 from torchmemlint.budget.worker.putoff import (
     LENGTH,
+    MORE,
     SHAPES,
     Inverse,
     Layout,
@@ -342,7 +343,7 @@ class Unsized:
         made = self._then(
             lambda tensor: getattr(tensor, name)(*args, **kwargs),
             SHAPES[name](self._batch, *flat(args), **kwargs),
-            _MORE.get(name, 0),
+            MORE.get(name, 0),
         )
         if isinstance(made, Unsized) and name in ("view", "reshape") and len(numbers) > 2 and numbers[0] == -1:
             made._folded = True  # frames of a video become examples: how many is not known
@@ -506,8 +507,6 @@ def _of_layer(name: str, first: Unsized, args: Any, kwargs: Any) -> tuple[Shape,
 
 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-_MORE = {"unsqueeze": 1, "unsqueeze_": 1, "squeeze": -1, "squeeze_": -1}
-"""By how many dimensions a result has more."""
 _TYPES = frozenset(
     {"to", "cuda", "cpu", "float", "half", "bfloat16", "double", "long", "int", "bool", "type", "pin_memory", "byte"}
 )
