@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchmemlint.lower import ir
 from torchmemlint.semantics.events import OomHandler
 from torchmemlint.semantics.handlers import CATCHES_OOM, names_oom_class, names_other_device, reads_error, tests_message
@@ -14,11 +16,9 @@ WIDE = frozenset(name.rpartition(".")[2] for name in CATCHES_OOM if name)
 
 def record_helper(m: Machine, function: ir.Function) -> None:
     """The event of a function that tests the message of an exception that it is given; none where it knows the class, too."""
-    errors = exceptions_of(function)
-    if not errors:
-        return
     nodes = [*nodes_of(function.body)]
-    if any(names_oom_class(node) for node in nodes):
+    errors = exceptions_of(function, nodes)
+    if not errors or any(names_oom_class(node) for node in nodes):
         return
     names = set(errors)
     for node in nodes:
@@ -30,11 +30,11 @@ def record_helper(m: Machine, function: ir.Function) -> None:
         m.emit(OomHandler(m.site(places[0]), ("builtins.RuntimeError",), places, False, (), -1, False))
 
 
-def exceptions_of(function: ir.Function) -> frozenset[str]:
+def exceptions_of(function: ir.Function, nodes: Sequence[object]) -> frozenset[str]:
     """The parameters that are exceptions wide enough for an out-of-memory error: by their annotation, or as the function tests."""
     found = {p.name for p in function.params if p.annotation is not None and dotted(p.annotation).rpartition(".")[2] in WIDE}
     params = {p.name for p in function.params}
-    for node in nodes_of(function.body):
+    for node in nodes:
         if isinstance(node, ir.Call) and dotted(node.func) == "isinstance" and len(node.args) == 2:
             tested, kinds = (arg.value for arg in node.args)
             each = kinds.items if isinstance(kinds, ir.Sequence) else [kinds]
