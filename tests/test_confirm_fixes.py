@@ -162,6 +162,15 @@ def train(student, teacher, loader):
 """
 
 
+def compared(code: str, text: str, span: Span, edit: Edit, safety: Safety = Safety.UNSAFE, function: str = "run") -> Comparison:
+    """The answer on a fix of one edit."""
+    fix = Fix("Change it", safety, (edit,))
+    finding = Finding(code, "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function=function, fix=fix)
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    return done
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "text", "line", "fixed", "answer"),
@@ -181,10 +190,7 @@ def test_only_what_the_fix_is_meant_to_take_may_be_gone(code: str, text: str, li
     row = text.split("\n").index(line) + 1
     span = Span(Position(row, line.index("=") + 3), Position(row, len(line) + 1))
     edit = Edit(Span(Position(row, 1), Position(row, len(line) + 1)), fixed)
-    fix = Fix("Disable grad mode", Safety.UNSAFE, (edit,))
-    finding = Finding(code, "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="train", fix=fix)
-    done = settle(plan_fix(finding, text), Options()).verdict.fix
-    assert done is not None
+    done = compared(code, text, span, edit, function="train")
     assert done.answer.value == answer, done.why
 
 
@@ -193,11 +199,8 @@ def test_results_of_unseen_networks_do_not_depend_on_their_graphs() -> None:
     """One network on the output of another: under no_grad it gets an input without a graph, and gives the same."""
     text = "import torch\n\n\ndef run(encoder, decoder, loader):\n    kept = []\n    for x in loader:\n        out = decoder(encoder(x))\n        kept.append(out.detach())\n    return kept\n"
     edit = Edit(Span(Position(7, 9), Position(7, 34)), "with torch.no_grad():\n            out = decoder(encoder(x))")
-    fix = Fix("Disable grad mode", Safety.UNSAFE, (edit,))
     span = Span(Position(7, 15), Position(7, 34))
-    finding = Finding("TML201", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
-    done = settle(plan_fix(finding, text), Options()).verdict.fix
-    assert done is not None
+    done = compared("TML201", text, span, edit)
     assert done.answer.value == "same", done.why
 
 
@@ -205,11 +208,8 @@ def test_results_of_unseen_networks_do_not_depend_on_their_graphs() -> None:
 def test_a_fix_that_removes_the_flagged_statement_is_run() -> None:
     text = "import torch\n\n\ndef run(model, loader):\n    for x in loader:\n        model(x).sum().backward()\n        torch.cuda.empty_cache()\n"
     edit = Edit(Span(Position(7, 1), Position(8, 1)), "")
-    fix = Fix("Remove the call", Safety.SAFE, (edit,))
     span = Span(Position(7, 9), Position(7, 33))
-    finding = Finding("TML301", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
-    done = settle(plan_fix(finding, text), Options()).verdict.fix
-    assert done is not None
+    done = compared("TML301", text, span, edit, Safety.SAFE)
     assert done.answer.value == "same", done.why
 
 
@@ -219,11 +219,8 @@ def test_a_program_whose_results_vary_is_not_said_to_be_changed(result: str) -> 
     """Some of its runs agree by chance."""
     text = f"import torch\n\n\ndef run(model, loader):\n    torch.tml_runs = getattr(torch, 'tml_runs', 0) + 1\n    kept = [torch.ones(2) * ({result})]\n    for x in loader:\n        model(x).sum().backward()\n        torch.cuda.empty_cache()\n    return kept\n"
     edit = Edit(Span(Position(9, 1), Position(10, 1)), "")
-    fix = Fix("Remove the call", Safety.SAFE, (edit,))
     span = Span(Position(9, 9), Position(9, 33))
-    finding = Finding("TML301", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
-    done = settle(plan_fix(finding, text), Options()).verdict.fix
-    assert done is not None
+    done = compared("TML301", text, span, edit, Safety.SAFE)
     assert (done.answer.value, done.why) == ("could not be run", "two runs of the original differ")
 
 
@@ -232,13 +229,8 @@ def test_the_last_statement_of_a_function_is_removed() -> None:
     """What stands in its row then belongs to the next function, which is not the one to compare."""
     text = "import torch\n\n\nclass Agent:\n    def update(self, states):\n        states.encoded = self.model(states.x)\n\n        torch.cuda.empty_cache()\n\n    def read(self, states):\n        pass\n"
     edit = Edit(Span(Position(8, 1), Position(9, 1)), "")
-    fix = Fix("Remove the call", Safety.UNSAFE, (edit,))
     span = Span(Position(8, 9), Position(8, 33))
-    finding = Finding(
-        "TML301", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="Agent.update", fix=fix
-    )
-    done = settle(plan_fix(finding, text), Options()).verdict.fix
-    assert done is not None
+    done = compared("TML301", text, span, edit, function="Agent.update")
     assert done.answer.value == "same", done.why
 
 
@@ -246,10 +238,7 @@ def test_the_last_statement_of_a_function_is_removed() -> None:
 def test_a_flagged_statement_that_raises_is_not_compared() -> None:
     text = "import torch\n\n\ndef run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(int('x'))\n    return kept\n"
     edit = Edit(Span(Position(7, 9), Position(7, 30)), "kept.append(1)")
-    fix = Fix("Append a number", Safety.UNSAFE, (edit,))
     span = Span(Position(7, 9), Position(7, 30))
-    finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
-    done = settle(plan_fix(finding, text), Options()).verdict.fix
-    assert done is not None
+    done = compared("TML102", text, span, edit)
     assert done.answer.value == "could not be run"
     assert done.why.startswith("line 7: ValueError")
