@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.reliability import packages
-from benchmarks.reliability.fuzz import parses
+from benchmarks.reliability.fuzz import Fuzz, parses
 from benchmarks.reliability.generated import programs, reshaped
 from benchmarks.reliability.project import FILES
 from benchmarks.reliability.record import RECORDS, Record, run
@@ -292,6 +292,15 @@ def test_findings_in_packages_are_compared_with_their_record(
 
 
 @pytest.mark.slow
+def test_another_file_beside_the_others_seldom_changes_what_a_case_is_made_of() -> None:
+    paths = [Path(f"fixtures/{number}.py") for number in range(40)]
+    cases = [f"source {number}" for number in range(100)]
+    before = [Fuzz.chosen(random.Random(case), paths) for case in cases]
+    after = [Fuzz.chosen(random.Random(case), [Path("fixtures/new.py"), *paths]) for case in cases]
+    assert len(set(before)) > 30
+    assert {new for old, new in zip(before, after, strict=True) if old != new} <= {Path("fixtures/new.py")}
+
+
 def test_generated_code_is_the_same_for_the_same_seed_and_mostly_parses() -> None:
     """A case of a record can be run again; and code that parses gets past the parser, which damaged code seldom does."""
     found = [programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 10) for number in range(4)]

@@ -131,6 +131,13 @@ def test_a_comment_suppresses_in_such_a_file() -> None:
     assert [one.code for one in found_in("# torchmemlint: file-ignore[TML000]\n" + PYTHON_2)] == ["TML101"]
 
 
+def test_what_is_missing_at_the_end_of_a_row_is_reported_inside_of_the_file() -> None:
+    row = "from torch import nn,  "
+    (about,) = found_in(f"import torch\n{row}\n\n\ndef train(model):\n    return model\n")
+    assert (about.code, about.span.start.row) == ("TML000", 2)
+    assert about.span.start.column == about.span.end.column == len(row) + 1
+
+
 BROKEN = {
     "a bracket": "def bad(x):\n    y = f(x\n    return y\n",
     "a header": "def bad(x:\n    return x\n",

@@ -232,7 +232,7 @@ def _read_in_part(path: str, reading: Reading, settings: Settings, cell: int | N
     """TML000 for a file (or a cell) that was read though it does not parse; a note where an older Python runs it."""
     error = SourceError(reading.message, reading.troubles[0].row, reading.troubles[0].column)
     severity = Severity.NOTE if reading.is_of_older_python else Severity.ERROR
-    return cannot_parse(path, error, settings, reading.text, cell, severity)
+    return cannot_parse(path, error, settings, reading.text, cell, severity, given=reading.given)
 
 
 def inspect_comments(shared: ScanAll, path: str) -> Checked:
@@ -275,15 +275,17 @@ def cannot_parse(
     text: str,
     cell: int | None = None,
     severity: Severity = Severity.ERROR,
+    given: str = "",
 ) -> Checked:
-    """TML000, unless it is ignored for this file or by a comment in what could be read of it (or of the cell)."""
+    """TML000, unless it is ignored for this file or by a comment in ``text``, what could be read of it (or of the cell); ``given`` is
+    what stands there, where that is another text."""
     from torchmemlint.suppress import apply
 
     finding = _about_file(
         UNPARSABLE, "unparsable-file", path, error.message.removeprefix("is "), Position(error.row, error.column)
     )
     finding = replace(finding, cell=cell, severity=severity)
-    if _at_end_of_line(text, error.row, error.column):
+    if _at_end_of_line(given or text, error.row, error.column):
         finding = replace(finding, span=Span(finding.span.start, finding.span.start))  # there is no character to point to
     wanted = [finding] if finding.code in settings.codes else []
     unread = error.message if isinstance(error, CannotReadError) else ""
