@@ -50,6 +50,10 @@ def parts(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> d
         (f"torch.set_default_tensor_type(torch.cuda.FloatTensor)\n{NET}", "x = torch.randn(64, 500)"),
         (f"kind = torch.cuda.FloatTensor\n{NET}.type(kind)", "x = torch.randn(64, 500).type(kind)"),
         (f"{NET}.cuda()", "x = torch.cuda.FloatTensor(64, 500).fill_(0)"),
+        (f"{NET}.to(0)", "x = torch.randn(64, 500).to(0, non_blocking=True)"),
+        (f'{NET}.to(device="cuda", dtype=torch.float32)', 'x = torch.randn(64, 500).to(device="cuda")'),
+        (f"{NET}.to(device=0, dtype=torch.float32)", "x = torch.randn(64, 500, device=0)"),
+        (f"{NET}.cuda(0)", "x = torch.randn(64, 500).cuda(device=0)"),
         (f"{NET}.cuda()", 'x = torch.randn(64, 500).type("torch.cuda.FloatTensor")'),
         (f"{NET}.cuda()", "x = torch.randn(64, 500).type(net.weight.type())"),
     ],
@@ -94,3 +98,51 @@ def test_names_of_types() -> None:
 def test_a_selection_is_as_long_as_the_program_says(batch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = parts(PROGRAM.format(before=f"{NET}.cuda()", batch=batch), tmp_path, capsys)
     assert found["saved activations"] < 3 * 4 * 64 * 500 + 8192
+
+
+MASK = 64 << 20
+"""Bytes of the mask that the layers below keep beside a step's few kilobytes."""
+OF_INPUT = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.host = nn.Linear(500, 500), torch.zeros(4)
+
+    def forward(self, x):
+        {mask}
+        return self.head(x) + mask.sum()
+
+net = Net(){moved}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "moved", "counted"),
+    [
+        ("mask = torch.zeros(1 << 24, device=x.device)", ".cuda()", True),
+        ("mask = torch.zeros(1 << 24).to(x.device)", ".cuda()", True),
+        ("mask = torch.zeros(1 << 24, device=next(self.parameters()).device)", ".cuda()", True),
+        ("mask = torch.zeros(1 << 24, device=x.device.type)", ".cuda()", True),
+        ("mask = torch.zeros(1 << 24)\n        mask = mask.cuda() if x.is_cuda else mask", ".cuda()", True),
+        ('mask = torch.zeros(1 << 24)\n        mask = mask if x.is_cpu else mask.to("cuda")', ".cuda()", True),
+        ("mask = torch.zeros(1 << 24).to(x.get_device())", ".cuda()", True),
+        ("mask = torch.zeros(1 << 24, device=x.device)", ".to(torch.zeros(1).cuda().device)", True),
+        ("mask = nn.Transformer.generate_square_subsequent_mask(1 << 12, device=x.device)", ".cuda()", True),
+        ("mask = torch.zeros(1 << 24, device=self.host.device)", ".cuda()", False),
+        ("mask = torch.zeros(1 << 24)\n        mask = mask.cuda() if self.host.is_cuda else mask", ".cuda()", False),
+    ],
+)
+def test_what_is_made_where_another_tensor_is_counts_as_it_does(
+    mask: str, moved: str, counted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = PROGRAM.format(before=OF_INPUT.format(mask=mask, moved=moved), batch=ON_DEVICE)
+    found = parts(program, tmp_path, capsys)
+    assert (sum(found.values()) - found.get("workspaces", 0) > MASK) == counted
+    assert found["parameters"] > 1_000_000
+
+
+def test_a_program_without_a_device_is_counted_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = OF_INPUT.format(mask="mask = torch.zeros(1 << 24, device=x.device)", moved="")
+    found = parts(PROGRAM.format(before=before, batch="x = torch.randn(64, 500)"), tmp_path, capsys)
+    assert sum(found.values()) > MASK
+    assert found["parameters"] > 1_000_000

@@ -92,12 +92,13 @@ class Guarded:
 
 
 class _Tensors(ast.NodeTransformer):
-    """``torch.Tensor(x)``, ``torch.LongTensor(x)`` and ``torch.from_numpy(x)`` ask ``TENSOR`` first: torch lets nothing else see these calls."""
+    """``torch.Tensor(x)``, ``torch.LongTensor(x)``, ``torch.from_numpy(x)`` and ``torch.device(x)`` ask ``TENSOR`` first: torch lets
+    nothing else see these calls."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         kind = node.func
-        made = isinstance(kind, ast.Attribute) and (kind.attr.endswith("Tensor") or kind.attr == "from_numpy")
+        made = isinstance(kind, ast.Attribute) and (kind.attr.endswith("Tensor") or kind.attr in ("from_numpy", "device"))
         if isinstance(kind, ast.Attribute) and made and _is_torch(kind.value) and len(node.args) == 1:
             if isinstance(node.args[0], ast.Starred):  # sizes
                 return node

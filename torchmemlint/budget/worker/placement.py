@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
+from torch.autograd.function import BackwardCFunction
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext, _device_constructors
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_iter, tree_map
 
-from torchmemlint.budget.worker import legacy_types
+from torchmemlint.budget.worker import asked, legacy_types
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.putoff import flat
@@ -30,12 +35,18 @@ class Placement(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
+        if name in ("__get__", "get_device"):
+            told = asked.answer(func, args, self._tape) if self.moved else None
+            if told is not None:
+                return told
         if func is torch.Tensor.to:
             return self._to(args, kwargs)
         if func is torch.Tensor.cuda:
             return self._moved(args[0], True, {})
         if func is torch.Tensor.type:
             return self._typed(func, args, kwargs)
+        if func is torch.Tensor.type_as:
+            return self._as(args[0], args[1] if len(args) > 1 else kwargs["other"])
         if func is torch.Tensor.cpu:
             return self._moved(args[0], False, {})
         if func is torch.Tensor.pin_memory:
@@ -57,9 +68,39 @@ class Placement(TorchFunctionMode):
         if func in _device_constructors() and kwargs.get("out") is not None:
             return self._into(func, args, kwargs)
         device = kwargs.get("device")
-        if device is None or name in ("__get__", "__set__"):
+        if func in (torch.Tensor.new, torch.Tensor.new_tensor) and device is None:
+            with self._tape.placed(self._tape.on_device(args[0])):
+                return func(*args, **kwargs)
+        if name in ("__get__", "__set__"):
             return func(*args, **kwargs)
+        if device is None:
+            return self._beside(func, args, kwargs)
         return self.made(func, args, kwargs, device)
+
+    def is_asked(self) -> bool:
+        """Whether a call that names a device comes here, and the program has moved something: one that uses no device is counted whole."""
+        return self.moved and self in _get_current_function_mode_stack()
+
+    def within(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, whose calls come here."""
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self in _get_current_function_mode_stack():
+                return function(*args, **kwargs)
+            with self:
+                return function(*args, **kwargs)
+
+        return run
+
+    def _beside(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What a function makes of tensors on the device is there, too, also where it begins with a new one (``pad_sequence``)."""
+        if self._tape.all_on_device or not any(
+            isinstance(item, torch.Tensor) and self._tape.on_device(item) for item in tree_iter((args, kwargs))
+        ):
+            return func(*args, **kwargs)
+        with self._tape.placed(True):
+            return func(*args, **kwargs)
 
     def made(self, func: Any, args: Any, kwargs: Any, device: object) -> Any:
         """What ``func`` makes on a device."""
@@ -99,11 +140,9 @@ class Placement(TorchFunctionMode):
     def _to(self, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], args[1:]
         if rest and isinstance(rest[0], torch.Tensor):
-            other = rest[0]
-            return self._moved(tensor, self._tape.on_device(other), {"dtype": other.dtype})
+            return self._as(tensor, rest[0])
         if "other" in kwargs:
-            other = kwargs["other"]
-            return self._moved(tensor, self._tape.on_device(other), {"dtype": other.dtype})
+            return self._as(tensor, kwargs["other"])
         memory = kwargs.pop("memory_format", None)
         copy = kwargs.pop("copy", False) or (len(rest) > 3 and rest[3] is True)
         parsed: Any = torch._C._nn._parse_to(*rest[:3], **kwargs)
@@ -117,6 +156,10 @@ class Placement(TorchFunctionMode):
             return tensor.to(**wanted) if wanted else tensor
         return self._moved(tensor, _on_device(device), wanted)
 
+    def _as(self, tensor: Any, other: Any) -> Any:
+        """A tensor where another is, of its type."""
+        return self._moved(tensor, self._tape.on_device(other), {"dtype": other.dtype})
+
     def _moved(self, tensor: Any, on_device: bool, wanted: dict[str, Any]) -> Any:
         self.moved = self.moved or on_device
         if self._tape.all_on_device or self._tape.on_device(tensor) == on_device:
@@ -128,10 +171,49 @@ class Placement(TorchFunctionMode):
         return copied
 
 
+def _placed(parse: Callable[..., Any], tape: Tape) -> Callable[..., Any]:
+    """What ``Module.to`` asks: a number is a device of CUDA (torch would ask the driver), a tensor stands for where it is. No call that
+    makes something on a device: the mode must not take ``device=`` out of it."""
+
+    def named(device: object) -> object:
+        return torch.device("cuda", device) if type(device) is int else device
+
+    def parsed(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = named(kwargs["device"])
+        with torch._C.DisableTorchFunction():
+            found = parse(*(named(each) if at == 0 else each for at, each in enumerate(args)), **kwargs)
+        like = args[0] if args else kwargs.get("tensor")
+        return (asked.CUDA, *found[1:]) if isinstance(like, torch.Tensor) and tape.on_device(like) else found
+
+    return parsed
+
+
 def _on_device(device: object) -> bool:
     if isinstance(device, int):
         return True
     return str(device).startswith("cuda")
+
+
+def in_backward(placement: Placement) -> None:
+    """The program's own code that a backward runs (its functions' ``backward``, hooks, forwards that are computed again) asks
+    ``placement``, too: autograd's engine leaves the modes of torch functions behind."""
+    within, checkpoint = placement.within, torch.utils.checkpoint.checkpoint
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    put(torch.utils.checkpoint, "checkpoint", lambda function, *args, **kwargs: checkpoint(within(function), *args, **kwargs))
+    put(BackwardCFunction, "apply", within(BackwardCFunction.apply))
+    start = hooks.__init__
+    put(hooks, "__init__", lambda self, pack, unpack: start(self, within(pack), within(unpack)))
+    for name in ("register_hook", "register_post_accumulate_grad_hook"):
+        put(torch.Tensor, name, _hooking(getattr(torch.Tensor, name), within))
+
+
+def _hooking(register: Callable[..., Any], within: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    @functools.wraps(register)
+    def hooked(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
+        return register(tensor, within(hook))
+
+    return hooked
 
 
 def default_device(placement: Placement) -> None:
@@ -155,23 +237,27 @@ def move_in_place() -> None:
         for module in self.children() if recurse else ():
             module._apply(fn)
         with torch.no_grad():
-            for parameter in self._parameters.values():
+            for name, parameter in self._parameters.items():
                 if parameter is not None:
                     made, gradient = fn(parameter), parameter.grad
-                    if made is not parameter:
+                    if not torch._has_compatible_shallow_copy_type(parameter, made):  # from the meta device
+                        self._parameters[name] = torch.nn.Parameter(made, parameter.requires_grad)
+                    elif made is not parameter:
                         parameter.data = made
                     if gradient is not None:
                         parameter.grad = None
                         parameter.grad = fn(gradient)
             for name, buffer in self._buffers.items():
-                if buffer is not None:
+                if is_lazy(buffer):
+                    buffer.data = fn(buffer)  # it stays one without sizes
+                elif buffer is not None:
                     self._buffers[name] = fn(buffer)
         return self
 
     put(torch.nn.Module, "_apply", apply)
 
 
-def pretend_cuda(gpu: Gpu) -> None:
+def pretend_cuda(gpu: Gpu, tape: Tape) -> None:
     """``torch.cuda`` answers as with one device of this kind; what would reach for it does nothing."""
     memory = gpu.memory or 80 << 30
 
@@ -191,6 +277,8 @@ def pretend_cuda(gpu: Gpu) -> None:
     }  # fmt: skip
     cuda = torch.cuda
     _answer(cuda, answers)
+    put(torch, "Generator", _Generator)
+    put(torch._C._nn, "_parse_to", _placed(torch._C._nn._parse_to, tape))
     silent = (
         "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "_lazy_init", "ipc_collect",
         "reset_peak_memory_stats", "reset_max_memory_allocated", "set_rng_state", "set_rng_state_all", "seed", "seed_all",
@@ -234,6 +322,21 @@ def _answer(module: Any, answers: dict[str, Any]) -> None:
     """Each of these functions of ``module`` gives one value, whatever it is asked."""
     for name, value in answers.items():
         put(module, name, lambda *args, _value=value, **kwargs: _value)
+
+
+class _Generator(torch._C.Generator):
+    """Numbers of the CPU for a generator of CUDA, which torch without CUDA does not have."""
+
+    place: torch.device
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:
+        made: _Generator = torch._C.Generator.__new__(cls, "cpu")  # type: ignore[call-arg]  # it takes the device
+        made.place = torch.device("cuda", device) if type(device) is int else torch.device(device)
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]  # a property there, too
+        return self.place
 
 
 class _Stream:

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, legacy_types, older, others, outside, packed
+from torchmemlint.budget.worker import absent, asked, lazy, legacy_types, older, others, outside, packed
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
 from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
-from torchmemlint.budget.worker.placement import Placement, default_device, move_in_place, pretend_cuda
+from torchmemlint.budget.worker.placement import Placement, default_device, in_backward, move_in_place, pretend_cuda
 from torchmemlint.budget.worker.real import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
 from torchmemlint.budget.worker.sizes import Sizes
@@ -111,9 +111,10 @@ class Budgeted:
         try:
             self._until(float(job.get("until", 0)))
             if not run.real:
-                pretend_cuda(self.gpu)
+                pretend_cuda(self.gpu, run.tape)
                 move_in_place()
                 default_device(placement)
+                in_backward(placement)
                 legacy_types.install(run.tape)
             limit_stand_ins(self._located, self.data)
             guard()
@@ -126,6 +127,8 @@ class Budgeted:
             absent.install(self.data)
             if not run.real:
                 packed.install(run.tape)
+                lazy.install(run.tape)
+                asked.install(run.tape, placement.is_asked)
             with run.running():
                 with torch.utils._python_dispatch._disable_current_modes():
                     outside.known_pictures(run.tape.assume)
@@ -283,7 +286,10 @@ class Budgeted:
         return {GUARD: self._failed, TRY: self._tried, TENSOR: self._of_values, ERRORS: (Exception, Unknown)}
 
     def _of_values(self, kind: Any, item: Any, **kwargs: Any) -> Any:
-        """``torch.FloatTensor(x)`` of what is missing is a tensor whose shape shows in its use."""
+        """``torch.FloatTensor(x)`` of what is missing is a tensor whose shape shows in its use; ``torch.device(0)`` is one of CUDA, for
+        which torch would ask the driver."""
+        if kind is torch.device:
+            return torch.device("cuda", item) if type(item) is int else kind(item, **kwargs)
         if isinstance(item, Sizes):
             item = torch.Size(item)
         if isinstance(item, (list, tuple)) and any(isinstance(one, StandIn) for one in item):

@@ -1,0 +1,178 @@
+"""Each way to get a tensor is asked where its tensor is, by the program itself: on the device if real torch has it there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torchmemlint.budget import command  # noqa: E402
+
+ON_DEVICE = """\
+w.weight
+w.weight.data
+nn.Parameter(torch.zeros(3, device=dev))
+nn.BatchNorm1d(3).to(dev).running_mean
+copy.deepcopy(w).weight
+nn.Linear(2, 2).to(x).weight
+nn.Linear(2, 2).to(0).weight
+nn.Linear(2, 2).cuda(0).weight
+nn.Linear(2, 2).to(device=dev, dtype=torch.bfloat16, non_blocking=True).weight
+nn.Linear(2, 2).cuda().to(torch.bfloat16).weight
+nn.Linear(2, 2, device="meta").to_empty(device="cuda").weight
+nn.Embedding.from_pretrained(torch.zeros(3, 4)).to(x.device).weight
+nn.DataParallel(nn.Linear(2, 2)).cuda().module.weight
+torch.optim.swa_utils.AveragedModel(w).module.weight
+nn.utils.parametrizations.weight_norm(nn.Linear(2, 2).cuda()).weight
+nn.utils.spectral_norm(nn.Linear(2, 2)).cuda()(x[:, :2])
+nn.utils.parameters_to_vector(w.parameters())
+torch.zeros_like(x)
+torch.zeros_like(torch.zeros(3), device=dev)
+x.new_zeros(3)
+x.new_tensor([1.0, 2.0])
+x.new(3, 4)
+torch.tensor([1, 2], device=x.device)
+torch.zeros(3, device=x.get_device())
+torch.zeros(3, device=torch.device(0))
+torch.zeros(3, device=torch.device("cuda", 0))
+torch.zeros(3, device=torch.cuda.current_device())
+torch.zeros(3).to(w.weight.device)
+torch.zeros(3).type_as(x)
+torch.from_numpy(np.zeros(3)).to(x)
+torch.from_numpy(x.cpu().numpy()).to(x.device)
+torch.zeros(3).pin_memory().to(dev, non_blocking=True)
+torch.randn(3, device=dev, generator=torch.Generator(device=x.device).manual_seed(0))
+torch.arange(4, out=torch.zeros(4, device=dev))
+torch.arange(4).unsqueeze(1).to(x.device) * x[:, :1]
+F.one_hot(torch.zeros(3, dtype=torch.long, device=dev), 5)
+nn.utils.rnn.pad_sequence([x, x])
+F.pad(x, (1, 1))
+F.affine_grid(torch.zeros(1, 2, 3, device=dev), (1, 1, 4, 4))
+torch.meshgrid(torch.arange(3, device=dev), torch.arange(3, device=dev), indexing="ij")[0]
+torch.where(x > 0)[0]
+x[torch.tensor([0, 1])]
+torch.distributions.Normal(torch.zeros(3, device=dev), torch.ones(3, device=dev)).rsample()
+torch.distributions.Categorical(logits=x).sample()
+nn.LSTM(8, 4).cuda()(x[None])[1][0]
+nn.MultiheadAttention(8, 2).cuda()(x[None], x[None], x[None])[0]
+torch.func.functional_call(w, dict(w.named_parameters()), x)
+torch.utils.checkpoint.checkpoint(w, x, use_reentrant=False)
+torch.load(saved(w.state_dict()), map_location=dev)["weight"]
+(w(x).sum().backward(), w.weight.grad)[1]
+x if x.device == torch.device("cuda:0") and x.device.index == 0 and w.weight.device == x.device else host
+"""
+ON_HOST = """\
+host
+x.cpu()
+x.to("cpu")
+torch.zeros_like(x, device="cpu")
+torch.zeros(3)
+torch.zeros(3, device=host.device)
+torch.from_numpy(np.zeros(3))
+host.new_zeros(3)
+host.new_tensor([1.0])
+nn.Linear(2, 2).weight
+nn.Linear(2, 2).cuda().cpu().weight
+nn.Linear(2, 2).to(host).weight
+x.type_as(host)
+nn.utils.rnn.pad_sequence([host, host])
+"""
+PROGRAM = """\
+import copy, io
+import numpy as np
+import torch, torch.utils.checkpoint
+import torch.nn.functional as F
+from torch import nn
+
+def saved(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return file
+
+dev = torch.device("cuda")
+x, host, w = torch.randn(4, 8).to(dev), torch.zeros(4), nn.Linear(8, 8, device="cuda")
+elsewhere = []
+"""
+STEPS = """\
+optimizer = torch.optim.SGD(w.parameters(), lr=0.1)
+for _ in range(2):
+    w(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ways", "place"), [(ON_DEVICE, "cuda"), (ON_HOST, "cpu")])
+def test_tensors_are_where_real_torch_has_them(
+    ways: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = "".join(
+        f"tensor = {way}\nif tensor.is_cuda != {place == 'cuda'} or tensor.device.type != {place!r}:\n    elsewhere.append({way[:60]!r})\n"
+        for way in ways.splitlines()
+    )
+    path = tmp_path / "train.py"
+    path.write_text(f"{PROGRAM}{asked}assert not elsewhere, elsewhere\n{STEPS}", encoding="utf-8")
+    command.main([str(path), "--output-format", "json"])
+    found: Any = json.loads(capsys.readouterr().out)
+    assert (found["reason"], found["skipped"], found["estimated"]) == ("", [], True)
+
+
+RECOMPUTED = """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * torch.full(grad.shape, 2.0, device={device_of_grad})
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def block(self, x):
+        y = self.layer(x) + torch.arange(64, device={device_of_input})
+        if y.requires_grad:
+            y.register_hook(lambda grad: grad + torch.zeros(64, device={device_of_grad}))
+        return Double.apply(y)
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant={reentrant})
+
+net = Net().cuda()
+optimizer = torch.optim.Adam(net.parameters())
+for parameter in net.parameters():
+    parameter.register_post_accumulate_grad_hook(lambda each: (each.grad.mul_(torch.ones(1, device="cuda")), None)[1])
+for _ in range(2):
+    with torch.autograd.graph.save_on_cpu():
+        loss = net(torch.randn(32, 64).cuda().requires_grad_()).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize(("of_input", "of_grad"), [("x.device", "grad.device"), ('"cuda"', '"cuda"')])
+def test_code_that_the_backward_runs_makes_tensors_on_the_device(
+    reentrant: bool, of_input: str, of_grad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.py"
+    program = RECOMPUTED.format(reentrant=reentrant, device_of_input=of_input, device_of_grad=of_grad)
+    path.write_text(program, encoding="utf-8")
+    assert command.main([str(path), "--output-format", "json"]) == 0, capsys.readouterr()
+    found: Any = json.loads(capsys.readouterr().out)
+    assert found["reason"] == ""
+    assert found["parts"]["parameters"] > 16_000
