@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torchmemlint.budget import command  # noqa: E402
+from torchmemlint.budget.worker.guarded import package_of  # noqa: E402
 
 ON_DEVICE = """\
 w.weight
@@ -176,3 +178,55 @@ def test_code_that_the_backward_runs_makes_tensors_on_the_device(
     found: Any = json.loads(capsys.readouterr().out)
     assert found["reason"] == ""
     assert found["parts"]["parameters"] > 16_000
+
+
+LIKE_TENSORS = """\
+import copy, os
+import torch
+import torch.nn.functional as F
+from torch import nn
+from .sizes import WIDTH
+
+net = nn.Sequential(nn.Linear(16, WIDTH), nn.BatchNorm1d(WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4)).to(int(os.environ["LOCAL_RANK"]))
+assert "WORLD_SIZE" not in os.environ and os.environ.get("RANK") is None
+net.share_memory()
+average = copy.deepcopy(net)
+assert average[0].weight.is_cuda and average[0].weight is not net[0].weight and average[1].num_batches_tracked.item() == 0
+assert isinstance(average[0].weight, nn.Parameter) and average[0].weight.requires_grad
+clones = nn.ModuleList(copy.deepcopy(net[1]) for _ in range(2)).cuda()
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(2):
+    loss = F.cross_entropy(net(torch.randn(8, 16, device="cuda")), torch.zeros(8, device="cuda"))
+    loss.backward()
+    optimizer.step()
+    total = loss.data[0]
+    print(f"{loss:.3f} {total:>8.2f} {step}")
+"""
+
+
+@pytest.mark.slow
+def test_fake_tensors_do_what_torch_does_for_its_own_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "sizes.py").write_text("WIDTH = 256\n", encoding="utf-8")
+    path = tmp_path / "package" / "train.py"
+    path.write_text(LIKE_TENSORS, encoding="utf-8")
+    assert command.main([str(path), "--output-format", "json"]) == 0, capsys.readouterr()
+    found: Any = json.loads(capsys.readouterr().out)
+    assert (found["reason"], found["skipped"]) == ("", [])
+    weights = 4 * (16 * 256 + 256 * 4)
+    assert (
+        sum(found["parts"].values()) - found["parts"]["workspaces"] > 5 * weights
+    )  # with gradients, Adam's state and the average
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("from .b import c\n", "/x/src/train.py", ("/x", "src")),
+        ("from ..b import c\n", "/x/src/tools/train.py", ("/x", "src.tools")),
+        ("import b\n", "/x/src/train.py", ("/x/src", "")),
+        ("from ...b import c\n", "/x/train.py", ("/", "")),
+    ],
+)
+def test_a_program_with_relative_imports_is_run_as_part_of_its_package(text: str, path: str, expected: tuple[str, str]) -> None:
+    assert package_of(ast.parse(text), path) == expected

@@ -202,6 +202,20 @@ def _bound(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return list({ast.unparse(item): item for item in found}.values())
 
 
+def package_of(tree: ast.Module, path: str) -> tuple[str, str]:
+    """The folder to start in, and the package, of a program with relative imports (``python -m package.train``); the package is ""
+    without any."""
+    levels = max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+    names: list[str] = []
+    folder = os.path.dirname(path)
+    while levels and (len(names) < levels or os.path.exists(os.path.join(folder, "__init__.py"))):
+        folder, name = os.path.split(folder)
+        if not name:
+            return folder, ""
+        names.insert(0, name)
+    return folder, ".".join(names)
+
+
 class OwnFiles(importlib.abc.MetaPathFinder):
     """The program's other files, guarded as its first."""
 

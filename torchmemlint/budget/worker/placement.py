@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import torch.utils.checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
@@ -45,6 +47,10 @@ class Placement(TorchFunctionMode):
             return self._moved(args[0], True, {})
         if func is torch.Tensor.type:
             return self._typed(func, args, kwargs)
+        if func in _INDEXED:
+            args = _with_indices(func, args)
+        if func is torch.Tensor.__getitem__ and args[0].dim() == 0 and args[1] == 0:
+            return args[0]  # ``loss.data[0]``, before torch 0.5
         if func is torch.Tensor.type_as:
             return self._as(args[0], args[1] if len(args) > 1 else kwargs["other"])
         if func is torch.Tensor.cpu:
@@ -189,6 +195,19 @@ def _placed(parse: Callable[..., Any], tape: Tape) -> Callable[..., Any]:
     return parsed
 
 
+_INDEXED = {F.embedding: 0, F.one_hot: 0, F.cross_entropy: 1, F.nll_loss: 1}
+"""Functions of torch, and which of their arguments are indices. Others than whole numbers raise, so that data whose first use did not
+tell its type are these."""
+
+
+def _with_indices(func: Callable[..., Any], args: Any) -> Any:
+    at = _INDEXED[func]
+    given = args[at] if len(args) > at else None
+    if not isinstance(given, torch.Tensor) or not given.is_floating_point() or (at and given.dim() >= args[0].dim()):
+        return args
+    return (*args[:at], given.long(), *args[at + 1 :])
+
+
 def _on_device(device: object) -> bool:
     if isinstance(device, int):
         return True
@@ -255,6 +274,40 @@ def move_in_place() -> None:
         return self
 
     put(torch.nn.Module, "_apply", apply)
+
+
+def behave_as_tensors() -> None:
+    """What torch does for its own class of tensors only. ``copy.deepcopy`` of a fake one whose values are known, as a batch norm's count
+    of steps, would copy a storage; a loss could not be formatted; nothing of it can be shared with another process."""
+
+    def copied(tensor: Any, memo: dict[int, Any]) -> Any:
+        if id(tensor) in memo:
+            return memo[id(tensor)]
+        if not tensor.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        with torch.no_grad():
+            made = tensor.clone()
+        made.requires_grad_(tensor.requires_grad)
+        constant, grad = tensor.constant, tensor.grad
+        if constant is not None:
+            with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
+                made.constant = constant.clone()
+            made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
+        memo[id(tensor)] = made
+        if isinstance(tensor, torch.nn.Parameter):
+            put(made, "_is_param", True)
+        if grad is not None:
+            made.grad = copied(grad, memo)
+        return made
+
+    def formatted(tensor: Any, words: str) -> str:
+        return str(tensor.item().__format__(words)) if tensor.dim() == 0 else object.__format__(tensor, words)
+
+    put(FakeTensor, "__deepcopy__", copied)
+    put(FakeTensor, "__format__", formatted)
+    put(FakeTensor, "share_memory_", lambda tensor: tensor)
 
 
 def pretend_cuda(gpu: Gpu, tape: Tape) -> None:

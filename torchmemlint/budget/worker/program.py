@@ -20,12 +20,19 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, asked, lazy, legacy_types, older, others, outside, packed
+from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, older, others, outside, packed
 from torchmemlint.budget.worker.cuda import Gpu
-from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
+from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
 from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
-from torchmemlint.budget.worker.placement import Placement, default_device, in_backward, move_in_place, pretend_cuda
+from torchmemlint.budget.worker.placement import (
+    Placement,
+    behave_as_tensors,
+    default_device,
+    in_backward,
+    move_in_place,
+    pretend_cuda,
+)
 from torchmemlint.budget.worker.real import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
 from torchmemlint.budget.worker.sizes import Sizes
@@ -113,6 +120,7 @@ class Budgeted:
             if not run.real:
                 pretend_cuda(self.gpu, run.tape)
                 move_in_place()
+                behave_as_tensors()
                 default_device(placement)
                 in_backward(placement)
                 legacy_types.install(run.tape)
@@ -120,6 +128,7 @@ class Budgeted:
             guard()
             no_loggers()
             older.put_back()
+            launcher.install()
             outside.fill_arguments(
                 job.get("values", {}), self._required, self._choose, self.data.options, bool(job.get("documented"))
             )
@@ -263,6 +272,9 @@ class Budgeted:
         module.__file__ = path
         module.__dict__.update(self._guards)
         sys.modules["__main__"] = module
+        base, module.__package__ = package_of(tree, path)
+        if module.__package__:
+            sys.path.insert(0, base)
         code = compile(tree, path, "exec", dont_inherit=True)
         function = str(self._job.get("function", ""))
         if function:
