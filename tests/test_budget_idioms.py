@@ -230,3 +230,38 @@ def test_fake_tensors_do_what_torch_does_for_its_own_class(tmp_path: Path, capsy
 )
 def test_a_program_with_relative_imports_is_run_as_part_of_its_package(text: str, path: str, expected: tuple[str, str]) -> None:
     assert package_of(ast.parse(text), path) == expected
+
+
+SIZES_OF_DATA = """\
+import torch
+from torch import nn
+
+rnn, head, loss_of = nn.LSTM(32, 64, batch_first=True).cuda(), nn.Linear(64, 20).cuda(), nn.CTCLoss()
+optimizer = torch.optim.Adam([*rnn.parameters(), *head.parameters()])
+for _ in range(2):
+    x, targets = torch.randn(4, 50, 32).cuda(), torch.randint(1, 20, {targets}).cuda()
+    scores = head(rnn(x)[0]).log_softmax(2).transpose(0, 1)
+    loss = loss_of(scores, targets, torch.full((4,), 50), torch.full((4,), 10))
+    counts = torch.bincount(targets.flatten(), minlength=20)
+    assert counts.shape == (20,) and counts.is_cuda and loss.is_cuda
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", ["(4, 10)", "(40,)"])
+def test_a_ctc_loss_keeps_what_its_longest_target_needs(
+    targets: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SIZES_OF_DATA.format(targets=targets), encoding="utf-8")
+    assert command.main([str(path), "--output-format", "json"]) == 0, capsys.readouterr()
+    found: Any = json.loads(capsys.readouterr().out)
+    assert found["reason"] == ""
+    real = torch.ops.aten._ctc_loss.Tensor(
+        torch.randn(50, 4, 20).log_softmax(2), torch.ones(4, 10, dtype=torch.int64), torch.full((4,), 50), torch.full((4,), 10)
+    )
+    assert real[1].shape == (4, 50, 21)
+    assert any("CTC" in line for line in found["assumed"])

@@ -153,6 +153,13 @@ class Tape(TorchDispatchMode):
             made = torch.empty((tensor.numel(),), dtype=tensor.dtype)
             counts = torch.empty((tensor.numel(),), dtype=torch.int64)
             return (made, counts, counts.clone())[: len(func._schema.returns)]
+        if name is aten._ctc_loss:
+            self.assume("every target of a CTC loss was assumed to be as long as the longest")
+            return _ctc(*args[:2])
+        if name is aten.bincount:
+            self.assume("bincount() was assumed to find no number above its least length")
+            weights, least = (*args, None, 0)[1:3] if len(args) < 3 else args[1:3]
+            return torch.empty((max(least, 1),), dtype=torch.int64 if weights is None else torch.float64)
         if name is aten.index:
             self.assume("a mask was assumed to select every element")
             selected = func(tensor, [index for item in args[1] for index in _every(item)])
@@ -259,6 +266,13 @@ def _grouped(one: Any, other: Any, offs: Any = None, bias: Any = None, out_dtype
     if one.dim() == 2 or other.dim() == 2:
         return one.new_empty((one.size(-2), other.size(-1)), dtype=dtype)
     return one.new_empty((one.size(0), one.size(1), other.size(2)), dtype=dtype)
+
+
+def _ctc(log_probs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A loss for each example, and its alphas: (batch, steps, 2 * longest target + 1), aten/src/ATen/native/cuda/LossCTC.cu."""
+    steps, batch = log_probs.shape[:2]
+    longest = targets.size(1) if targets.dim() == 2 else -(-targets.numel() // max(batch, 1))
+    return log_probs.new_empty((batch,)), log_probs.new_empty((batch, steps, 2 * longest + 1))
 
 
 def _keep_values(func: Any, args: Any, kwargs: Any, result: FakeTensor) -> None:
