@@ -32,6 +32,7 @@ from torchmemlint.semantics.values import (
     Ext,
     Tensor,
     Value,
+    hints_of,
     is_number,
     join_all,
     only_const,
@@ -200,7 +201,18 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         (atom,) = function_value(m, method, receiver)
         return call_atom(m, atom, call, state)
     runs = name not in TORCH.module_methods and m.world.is_attribute_only(name)
-    return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
+    out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
+    if runs and m.frozen_wherever(name):
+        freeze(m, out, call)
+    return out
+
+
+def freeze(m: Machine, out: Value, call: Call) -> None:
+    """Note that what a call gives has no graph where what it is given has none: wherever the project sets an attribute of that name,
+    it freezes the network."""
+    for graph in (m.record.graphs[gid] for gid in hints_of(out) if gid in m.record.graphs):
+        if graph.site == m.site(call.node) and graph.kind is GraphKind.OPAQUE and is_given_data(m, graph.parents):
+            graph.frozen = True
 
 
 def only_method(m: Machine, name: str) -> FunctionRef | None:
