@@ -13,6 +13,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt, confidence_of, not_a_module
+from torchmemlint.rules.gradmode.closures import called_by_others
 from torchmemlint.rules.gradmode.module_evidence import (
     BACKWARD,
     DETACHES,
@@ -192,7 +193,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     kept = kept_by_module(event, flow)
     if kept is None:
         return Silent("attributes that the module's forward sets may be back-propagated")
-    assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept]
+    assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept, *called_by_others(event, flow, evaluated)]
     if here.kept and not fate.kept:
         assumed.append(doubts.READ_ELSEWHERE)
     if evidence is not ModuleEvidence.CERTAIN:
