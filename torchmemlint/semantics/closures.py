@@ -58,9 +58,8 @@ def is_unseen(world: World, root: FunctionRef, call: ir.Call) -> bool:
 
 def leaving(node: object) -> Iterator[str]:
     """The names of which a statement returns the value, or puts it into an attribute or container."""
-    if isinstance(node, ir.Return) and node.value is not None:
-        yield from held(node.value)
-    elif isinstance(node, ir.Assign) and any(isinstance(target, (ir.Attr, ir.Subscript)) for target in node.targets):
+    stored = isinstance(node, ir.Assign) and any(isinstance(target, (ir.Attr, ir.Subscript)) for target in node.targets)
+    if isinstance(node, (ir.Return, ir.Assign)) and node.value is not None and (stored or isinstance(node, ir.Return)):
         yield from held(node.value)
 
 

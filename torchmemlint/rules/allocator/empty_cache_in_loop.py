@@ -375,21 +375,31 @@ def is_training(event: object) -> bool:
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
-    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of
-    nothing that the iteration brings (``build()``)."""
+    """Whether a model was deleted in the same iteration before: what is a module or is called as one, what a call made of nothing that
+    the iteration brings (``build()``), or what reads like a network and like the result of what makes one (``model_for(task)``)."""
     networks = [
         g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
     ]
     called = {g.what for g in networks}
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    made = {(name, text.removesuffix("()")) for name, text in (*facts.bound, *facts.rebound) if text.endswith("()")}
+    made = {(name, text.partition("()")[0]) for name, text in (*facts.bound, *facts.rebound) if "()" in text}
     fed = {call.callee for call in facts.calls if call.args}
-    empty = {call.callee for call in facts.calls} - fed
+    bare = {call.callee for call in facts.calls}
     return any(
-        any(what == text or what.startswith(f"{text}.") for what in called)
-        or any(name == text and callee in empty for name, callee in made)
+        text in bare
+        or any(what == text or what.startswith(f"{text}.") for what in called)
+        or any(name == text and (maker in bare - fed or makes_network(text, maker)) for name, maker in made)
         for text in event.deleted_before
     )
+
+
+def makes_network(text: str, maker: str) -> bool:
+    """Whether a name reads like a network, and what gives it like what makes one: ``model = model_for(task)``, ``load_model(path)``."""
+    return purpose.may_be_network(text) and (purpose.is_helper(maker) or not FROM.isdisjoint(purpose.words(maker)))
+
+
+FROM = frozenset({"for", "from"})
+"""Words of what gives an object for, or from, what it is given."""
 
 
 def is_part_of_forward(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
