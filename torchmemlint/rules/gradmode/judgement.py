@@ -420,7 +420,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
     if done:
         if not called:
-            yield doubts.GUARDED if is_detached(fate) else guarded(flow)
+            yield guarded(flow, is_detached(fate))
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
             yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
