@@ -73,7 +73,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.facts import CallFact
+from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
@@ -194,8 +194,10 @@ def generates(event: CallEffect, flow: Flow) -> str:
 
 def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
     """Whether a call runs a network many times, by its name, or of another package's by an argument that says in how many parts, or
-    steps."""
+    steps, or by what is taken of its result (``pipe(**options).images``)."""
     if call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
+        return True
+    if gives_what_pipelines_give(f"{call.callee}()", flow.runs.world.facts(ref)):
         return True
     asked = {arg.keyword for arg in call.args}
     return not (
@@ -203,6 +205,15 @@ def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
         or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
         or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
     )
+
+
+def gives_what_pipelines_give(call: str, facts: FunctionFacts) -> bool:
+    """Whether a function reads of what a call gives, or of the name that it gives it, what a pipeline of networks calls its results."""
+    bound = (*facts.bound, *facts.rebound)
+    owners = {call, *(name for name, text in bound if text == call)}
+    texts = {*facts.reads, *(text for _, text in bound), *(each.callee for each in facts.calls)}
+    parts = {f"{owner}.{part}" for owner in owners for part in TORCH.words["given-by-pipelines"]}
+    return any(text.partition("[")[0] in parts or text.startswith(tuple(f"{part}." for part in parts)) for text in texts)
 
 
 COUNTS_FORWARDS = TORCH.words["counts-forwards"]
