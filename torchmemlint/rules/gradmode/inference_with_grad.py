@@ -44,7 +44,8 @@ It does not report:
 - The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until the rollout ends,
   however small each of them is.
 - The forward is small or runs rarely (note):
-  - once per program, or once for an environment's next action;
+  - once per program, or in a function that no loop calls, in at most 10 iterations;
+  - once for an environment's next action;
   - in a network of linear layers of small or unknown width, or of one linear or embedding layer;
   - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
   - in a function that nothing calls, in a file or class that scripts use;
@@ -477,7 +478,6 @@ def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
     return flow.own_and_trained
 
 
-OF_ONE = TORCH.words["makes-a-batch-of-one"]
 BARE_NAMES = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 """The names in a test that something must bind."""
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
