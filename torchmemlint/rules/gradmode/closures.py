@@ -1,13 +1,29 @@
-"""Forwards in closures that code that is not visible may call as well."""
+"""Forwards whose result may be wanted by callers that are not visible: what is detached beside it, closures that others call."""
 
 from __future__ import annotations
+
+import re
 
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.closures import handed_out
 from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.runs import Fate, descendants
+
+
+def returns_both(fate: Fate, flow: Flow) -> bool:
+    """Whether a ``return`` detaches a part of a result, and hands on another one with its graph: a value and the loss that it learns by
+    (``return v.detach(), loss(v, target)``)."""
+    return any(
+        sink.how == ".detach()"
+        and flow.own(sink.site)
+        and RETURNS.match(flow.lowered(sink.site).statement(sink.site.node)[1]) is not None
+        for sink in fate.cuts
+    )
+
+
+RETURNS = re.compile(r"return\b.*,")
 
 
 def called_by_others(event: Graph, flow: Flow, evaluated: bool) -> tuple[Doubt, ...]:

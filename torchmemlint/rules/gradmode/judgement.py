@@ -13,7 +13,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt, confidence_of, not_a_module
-from torchmemlint.rules.gradmode.closures import called_by_others
+from torchmemlint.rules.gradmode.closures import called_by_others, returns_both
 from torchmemlint.rules.gradmode.module_evidence import (
     BACKWARD,
     DETACHES,
@@ -433,7 +433,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     elif fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
         yield doubts.HANDED_BACK
     elif fate.escapes:
-        yield doubts.RETURNED
+        yield doubts.LEFT_UNKNOWN if returns_both(fate, flow) else doubts.RETURNED
     elif not called:
         yield guarded(flow)
     elif not evaluated:
