@@ -9,17 +9,18 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.closures import handed_out
 from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.runs import Fate, descendants
+from torchmemlint.semantics.runs import descendants
 
 
-def returns_both(fate: Fate, flow: Flow) -> bool:
+def returns_both(event: Graph, flow: Flow) -> bool:
     """Whether a ``return`` detaches a part of a result, and hands on another one with its graph: a value and the loss that it learns by
     (``return v.detach(), loss(v, target)``)."""
+    sinks = [sink for gid in descendants(flow.record, event.gid) for sink in flow.record.sinks.get(gid, ())]
     return any(
         sink.how == ".detach()"
         and flow.own(sink.site)
         and RETURNS.match(flow.lowered(sink.site).statement(sink.site.node)[1]) is not None
-        for sink in fate.cuts
+        for sink in sinks
     )
 
 

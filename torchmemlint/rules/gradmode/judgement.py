@@ -433,7 +433,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     elif fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
         yield doubts.HANDED_BACK
     elif fate.escapes:
-        yield doubts.LEFT_UNKNOWN if returns_both(fate, flow) else doubts.RETURNED
+        yield doubts.LEFT_UNKNOWN if returns_both(event, flow) else doubts.RETURNED
     elif not called:
         yield guarded(flow)
     elif not evaluated:
