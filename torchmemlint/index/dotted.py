@@ -125,6 +125,14 @@ def alternative(value: ast.BoolOp | ast.IfExp) -> str:
     return chosen.pop() if len(chosen) == 1 else ""
 
 
+def name_beside_call(value: ast.BoolOp | ast.IfExp) -> str:
+    """Text of the name or attribute that is taken where the one call is not: ``given or self.made()``."""
+    options = [value.body, value.orelse] if isinstance(value, ast.IfExp) else value.values
+    texts = [dotted(option) for option in options]
+    names = [text for text in texts if text and not text.endswith(("()", "[]"))]
+    return names[0] if len(texts) == 2 and len(names) == 1 and any(text.endswith("()") for text in texts) else ""
+
+
 def element_text(value: ast.expr | None) -> str:
     """Text of what a container display, or a ``ModuleList`` of one, holds, when all of it has the same text."""
     if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:

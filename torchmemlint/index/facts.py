@@ -174,8 +174,9 @@ class AttrFact(NamedTuple):
     """One assignment to an attribute of ``self`` (or in the class body, with method "").
 
     ``value`` is dotted text, with "()" when it is a call; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
-    the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()"), or, for a
-    "part" (``self.x, self.y = make()``), of what gives the whole.
+    the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()"), for a "part"
+    (``self.x, self.y = make()``) of what gives the whole, for a call that is an alternative (``given or make()``) of the name
+    beside it.
     """
 
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from torchmemlint.index.decorators import is_property
-from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.fact_words import AttrKind, ParamKind
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.layout import Module
 from torchmemlint.index.memo import Memo
@@ -260,7 +260,7 @@ class PointsTo:
 
     def _assigned(self, fact: AttrFact, owner: ClassRef) -> tuple[Value, ...]:
         scope = fact.method or TOP
-        if fact.element:
+        if fact.element and fact.kind is not AttrKind.OTHER:
             return (Elements(owner.path, scope, fact.element),)
         values = self.values(owner.path, scope, fact.value) if fact.value else ()
         if not values and fact.annotation:

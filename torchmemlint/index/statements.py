@@ -16,6 +16,7 @@ from torchmemlint.index.dotted import (
     element_text,
     is_same,
     literal,
+    name_beside_call,
 )
 from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, read_test, visit
 from torchmemlint.index.fact_words import AttrKind, ResultUse
@@ -444,6 +445,7 @@ _KINDS: dict[type, AttrKind] = {
 def attr_fact(name: str, value: ast.expr | None, text: str, annotation: str, method: str) -> AttrFact:
     const = literal(value) if value is not None else ""
     kind = AttrKind.CONST if const else _KINDS.get(type(value), AttrKind.OTHER)
+    element = element_text(value)
     if not text and kind is AttrKind.OTHER and isinstance(value, ast.BoolOp | ast.IfExp):
-        text = alternative(value)
-    return AttrFact(name, kind, text, const, method, annotation, element_text(value))
+        text, element = alternative(value), name_beside_call(value)
+    return AttrFact(name, kind, text, const, method, annotation, element)

@@ -54,6 +54,8 @@ GUARDED = Doubt(1, "a caller outside this project disables grad mode")
 """Nothing visible calls the function."""
 GUARDS_ITSELF = Doubt(1, "the method, which is not visible, disables grad mode itself")
 """A method of a class that is not visible, named for inference."""
+OBJECT_GUARDED = Doubt(2, "what calls the object disables grad mode")
+"""Objects of the class are made, and nothing visible calls one: it is handed on as a callback."""
 FORWARD_GUARDED = Doubt(3, "whoever runs the model disables grad mode")
 """The function is part of a forward, and nothing visible runs that: code that evaluates a model mostly guards the call."""
 GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on need the graph")

@@ -137,15 +137,29 @@ NAMES = re.compile(r"(?<![.\w])[A-Za-z_][\w.]*")
 """Names and attributes in a source text."""
 
 
-def guarded(flow: Flow) -> Doubt:
+def guarded(flow: Flow, detached: bool = False) -> Doubt:
     """That a caller that is not visible disables grad mode: likelier where a module's forward alone calls the root, and nothing is seen to run
-    that."""
+    that; or where the root is what runs when an object of its class is called, objects are made, and no call of one is visible."""
     root, world = flow.record.root, flow.runs.world
     owner = world.header(root).owner
+    if owner and root.qualname.endswith(".__call__") and is_made(ClassRef(root.path, owner), world):
+        return doubts.OBJECT_GUARDED
+    if detached:
+        return doubts.GUARDED
     own = {FunctionRef(root.path, f"{owner}.{name}") for name in FORWARDS}
     callers = {caller.ref for caller in world.project.callers(root).calls}
     is_part = flow.root_is_module() and root not in own and bool(callers) and callers <= own
     return doubts.FORWARD_GUARDED if is_part else doubts.GUARDED
+
+
+def is_made(cls: ClassRef, world: World) -> bool:
+    """Whether a function of the project makes an object of a class, or of one below, and not only a program's own statements."""
+    return any(
+        caller.ref.qualname != MODULE
+        for each in (cls, *world.project.subclasses(cls))
+        if (init := world.project.method(each, "__init__")) is not None
+        for caller in world.project.callers(init).calls
+    )
 
 
 def is_part_of_tests(ref: FunctionRef, flow: Flow) -> bool:

@@ -59,6 +59,8 @@ def run_assignment(m: Machine, statement: ir.Assign, state: State) -> State | No
         if m.loops and isinstance(statement.value, (ir.Call, ir.IfExp)):
             note_regrowth(m, target, statement.value, state)
         assign(m, target, value, state, statement.node, statement.value)
+        if m.record.frames[m.frame].depth == 0 and is_none(value):
+            m.deleted.append((text_of(target), tuple(m.loops)))
     return state
 
 

@@ -198,7 +198,7 @@ class CallEffect:
     statement: bool
     after_forward: bool = False
     deleted_before: tuple[str, ...] = ()
-    """Texts of what was deleted before in the same iteration of the innermost loop (or in no loop)."""
+    """Texts of what was deleted or set to None before in the same iteration of the innermost loop (or in no loop)."""
     followed_by: str = ""
     """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
     nodes: tuple[tuple[str, int], ...] = ()

@@ -12,7 +12,7 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.frozen_on_a_branch import condition_of
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, THAWED_IN_PART, Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
@@ -79,6 +79,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
         return forward_without_grad(m, oid, cls, call, inner, state, text)
     if inner is not None and not has_graph(m, inner):
         return inner
+    frozen = frozen or (inner is not None and is_given_data(m, graphs) and comes_of_frozen(m, inner, state))
     gid = m.graph(
         GraphKind.FORWARD,
         call.node,
@@ -184,6 +185,14 @@ def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> boo
     """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input is
     attached to."""
     return m.frozen(oid, state) and is_given_data(m, graphs)
+
+
+def comes_of_frozen(m: Machine, inner: Value, state: State) -> bool:
+    """Whether all that a forward returns comes of its frozen parts, with the arguments of this call (``net(x)`` with the default
+    ``target=True``)."""
+    graphs, hints, _, _ = m.deep(inner, state)
+    made = [m.record.graphs[gid] for gid in m.record.ancestors(graphs | hints) if m.record.graphs[gid].kind in MADE_KINDS]
+    return bool(made) and all(graph.frozen for graph in made)
 
 
 def is_given_data(m: Machine, graphs: Iterable[int]) -> bool:

@@ -200,7 +200,7 @@ class Machine:
     comprehension_names: list[frozenset[str]] = field(default_factory=list)
     """Names that the comprehension clauses being bound right now introduce: locals of their own, whatever is outside."""
     deleted: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
-    """Texts of what the root function has deleted so far, and the loops around."""
+    """Texts of what the root function has deleted so far, or set to None, and the loops around."""
     defined: dict[int, Snapshot] = field(default_factory=dict)
     """Closures → the state at their definition."""
     snapshots: Snapshots = field(default_factory=Snapshots)

@@ -90,7 +90,7 @@ def _with_constructor(
             return None
         needed, params = handed, own.params[1:]
         given = {param.name for param in params}
-    for attr in world.project.attrs(cls):
+    for attr in (choice for fact in world.project.attrs(cls) for choice in _choices(fact)):
         if _may_hold_parameter(world, cls, attr):
             if attr.kind is not AttrKind.NAME or attr.method != init.qualname or attr.value not in given:
                 return None
@@ -177,7 +177,17 @@ def parametric_attributes(world: World, cls: ClassRef) -> frozenset[str]:
         for base in world.project.mro(cls)
         if isinstance(base, ClassRef)
         for attr in world.project.attrs(base)
-        if _may_hold_parameter(world, base, attr)
+        if any(_may_hold_parameter(world, base, choice) for choice in _choices(attr))
+    )
+
+
+def _choices(attr: AttrFact) -> tuple[AttrFact, ...]:
+    """What an assignment may put into an attribute, one by one: ``given or self.made()`` is what is given, or what the call gives."""
+    if attr.kind is not AttrKind.OTHER or not attr.element:
+        return (attr,)
+    return (
+        attr._replace(kind=AttrKind.CALL, element=""),
+        attr._replace(kind=AttrKind.NAME, value=attr.element, element=""),
     )
 
 

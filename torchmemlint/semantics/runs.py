@@ -22,6 +22,7 @@ from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.readers import readers_of_attribute
 from torchmemlint.semantics.record import Record
+from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Obj, Value, const
@@ -282,7 +283,7 @@ class Runs:
         ]
         own = {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")}
         methods = [project.method(cls, name) for name in sorted(own) if "." not in name]
-        return any(ref is not None and bool(self.world.facts(ref).names & FREEZING_WORDS) for ref in [*called, *methods])
+        return any(ref is not None and reaches(self.world, ref, FREEZING_WORDS, 1) for ref in [*called, *methods])
 
     def frozen_wherever(self, name: str) -> bool:
         """Whether some class of the project leaves a module frozen that it holds in an attribute of this name, and no other

@@ -73,7 +73,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.facts import CallFact
+from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
@@ -194,8 +194,10 @@ def generates(event: CallEffect, flow: Flow) -> str:
 
 def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
     """Whether a call runs a network many times, by its name, or of another package's by an argument that says in how many parts, or
-    steps."""
+    steps, or by what is taken of its result (``pipe(**options).images``)."""
     if call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
+        return True
+    if gives_what_pipelines_give(f"{call.callee}()", flow.runs.world.facts(ref)):
         return True
     asked = {arg.keyword for arg in call.args}
     return not (
@@ -203,6 +205,15 @@ def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
         or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
         or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
     )
+
+
+def gives_what_pipelines_give(call: str, facts: FunctionFacts) -> bool:
+    """Whether a function reads of what a call gives, or of the name that it gives it, what a pipeline of networks calls its results."""
+    bound = (*facts.bound, *facts.rebound)
+    owners = {call, *(name for name, text in bound if text == call)}
+    texts = {*facts.reads, *(text for _, text in bound), *(each.callee for each in facts.calls)}
+    parts = {f"{owner}.{part}" for owner in owners for part in TORCH.words["given-by-pipelines"]}
+    return any(text.partition("[")[0] in parts or text.startswith(tuple(f"{part}." for part in parts)) for text in texts)
 
 
 COUNTS_FORWARDS = TORCH.words["counts-forwards"]
@@ -375,21 +386,31 @@ def is_training(event: object) -> bool:
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
-    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of
-    nothing that the iteration brings (``build()``)."""
+    """Whether a model was deleted in the same iteration before: what is a module or is called as one, what a call made of nothing that
+    the iteration brings (``build()``), or what reads like a network and like the result of what makes one (``model_for(task)``)."""
     networks = [
         g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
     ]
     called = {g.what for g in networks}
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    made = {(name, text.removesuffix("()")) for name, text in (*facts.bound, *facts.rebound) if text.endswith("()")}
+    made = {(name, text.partition("()")[0]) for name, text in (*facts.bound, *facts.rebound) if "()" in text}
     fed = {call.callee for call in facts.calls if call.args}
-    empty = {call.callee for call in facts.calls} - fed
+    bare = {call.callee for call in facts.calls}
     return any(
-        any(what == text or what.startswith(f"{text}.") for what in called)
-        or any(name == text and callee in empty for name, callee in made)
+        text in bare
+        or any(what == text or what.startswith(f"{text}.") for what in called)
+        or any(name == text and (maker in bare - fed or makes_network(text, maker)) for name, maker in made)
         for text in event.deleted_before
     )
+
+
+def makes_network(text: str, maker: str) -> bool:
+    """Whether a name reads like a network, and what gives it like what makes one: ``model = model_for(task)``, ``load_model(path)``."""
+    return purpose.may_be_network(text) and (purpose.is_helper(maker) or not FROM.isdisjoint(purpose.words(maker)))
+
+
+FROM = frozenset({"for", "from"})
+"""Words of what gives an object for, or from, what it is given."""
 
 
 def is_part_of_forward(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:

@@ -89,7 +89,7 @@ from torchmemlint.semantics.events import Backward, Store
 from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.host_uses import met_on_device, taken_whole
 from torchmemlint.semantics.record import LoopInfo
-from torchmemlint.semantics.root_choice import may_collect_on_device
+from torchmemlint.semantics.root_choice import is_move, may_collect_on_device
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
@@ -218,13 +218,32 @@ def is_small(event: Store, flow: Flow) -> Silent | None:
         return Silent("each value replaces the previous one")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
         return Silent("the stored value is small: a number, indices, or a part of the output")
-    if event.half_fix == TORCH.names["to-place"] or event.flags & MOVED:
+    if event.half_fix == TORCH.names["to-place"] or event.flags & MOVED or goes_to_a_place_of_its_own(event, flow):
         return Silent("the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Silent("it stores the output of only a few steps")
     if not flow.device_words() or flow.record.is_let_go(event):
         return Silent("no device is used here, or the stored values are released")
     return None
+
+
+def goes_to_a_place_of_its_own(event: Store, flow: Flow) -> bool:
+    """Whether a name in what is stored was moved to another place than what else the function moves: ``out = out.to(target)`` beside
+    ``x = x.to(device)``."""
+    if event.value < 0:
+        return False
+    stored = set(NAMES.findall(flow.source(event.site, event.value)))
+    moved = {  # a name that is moved twice is where the second move puts it
+        call.callee.rpartition(".")[0]: call.args[0].name
+        for call in flow.runs.world.facts(flow.frame(event.site).ref).calls
+        if call.callee.endswith(f".{TORCH.names['to-place']}") and len(call.args) == 1 and call.args[0].name and is_move(call)
+    }
+    places = {place for name, place in moved.items() if name in stored}
+    return bool(places) and any(place not in places for name, place in moved.items() if name not in stored)
+
+
+NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+"""Names in a source text."""
 
 
 def is_taken_by_numpy(event: Store, flow: Flow) -> Silent | None:

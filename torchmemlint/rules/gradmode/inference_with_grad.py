@@ -44,7 +44,8 @@ It does not report:
 - The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until the rollout ends,
   however small each of them is.
 - The forward is small or runs rarely (note):
-  - once per program, or once for an environment's next action;
+  - once per program, or in a function that no loop calls, in at most 10 iterations;
+  - once for an environment's next action;
   - in a network of linear layers of small or unknown width, or of one linear or embedding layer;
   - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
   - in a function that nothing calls, in a file or class that scripts use;
@@ -312,23 +313,27 @@ def gathered(hanging: frozenset[int], flow: Flow) -> str:
 
 
 def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
-    """Whether the program runs the forward once, at its start or end, or where it stands in no loop, whatever calls it, and the
-    graph ends in the statement, or is that of one sample (``net(x.unsqueeze(0))``) in a function that has callers."""
+    """Whether the program runs the forward once or a few times, at its start or end, or where it stands in no loop, whatever calls
+    it, and the graph ends in the statement, or in a function that has callers and trains nothing."""
     root = flow.record.root
     if any(is_loop(loop, flow) for loop in event.site.loops):
         return False
     if flow.root_is_entry():
         return True
-    sample = not flow.runs.world.facts(root).names.isdisjoint(OF_ONE)
     trains = RecordFlag.BACKWARD in flow.record.flags
-    ends = sample and not trains and fate.only_cut and bool(flow.runs.world.project.callers(root).calls)
+    done = fate.only_cut or fate.never_read
+    ends = done and not trains and bool(flow.runs.world.project.callers(root).calls)
     return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
 
 
 def is_loop(loop: tuple[int, int], flow: Flow) -> bool:
-    """Whether a loop may turn more than once: its body does not leave it in any case."""
+    """Whether a loop may turn more than a few times: its body does not leave it in any case."""
     info = flow.record.loops.get(loop)
-    return info is None or not (info.attempts or 0 <= info.turns <= 1)
+    return info is None or not (info.attempts or 0 <= info.turns <= FEW_TURNS)
+
+
+FEW_TURNS = 10
+"""Iterations up to which forwards that run once in a program are few: a warm-up."""
 
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:
@@ -473,7 +478,6 @@ def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
     return flow.own_and_trained
 
 
-OF_ONE = TORCH.words["makes-a-batch-of-one"]
 BARE_NAMES = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 """The names in a test that something must bind."""
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")

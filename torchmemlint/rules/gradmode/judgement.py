@@ -13,6 +13,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt, confidence_of, not_a_module
+from torchmemlint.rules.gradmode.closures import called_by_others, returns_both
 from torchmemlint.rules.gradmode.module_evidence import (
     BACKWARD,
     DETACHES,
@@ -192,7 +193,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     kept = kept_by_module(event, flow)
     if kept is None:
         return Silent("attributes that the module's forward sets may be back-propagated")
-    assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept]
+    assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept, *called_by_others(event, flow, evaluated)]
     if here.kept and not fate.kept:
         assumed.append(doubts.READ_ELSEWHERE)
     if evidence is not ModuleEvidence.CERTAIN:
@@ -419,7 +420,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
     if done:
         if not called:
-            yield doubts.GUARDED if is_detached(fate) else guarded(flow)
+            yield guarded(flow, is_detached(fate))
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
             yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
@@ -432,7 +433,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     elif fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
         yield doubts.HANDED_BACK
     elif fate.escapes:
-        yield doubts.RETURNED
+        yield doubts.LEFT_UNKNOWN if returns_both(event, flow) else doubts.RETURNED
     elif not called:
         yield guarded(flow)
     elif not evaluated:

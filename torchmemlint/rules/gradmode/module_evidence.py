@@ -186,13 +186,13 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
 
 def may_be_bare_loss(event: Graph, flow: Flow) -> bool:
     """Whether what reads like a loss, of a class that is not known or not surely one with parameters, is given nothing that surely has a
-    graph: few losses have parameters."""
+    graph: few losses have parameters. A part of a result (``student, teacher = net(x)``) may have none where another one has."""
     name = event.what.partition("[")[0].rpartition(".")[2]
     if LOSSES.isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
         return False
     record = flow.record
-    above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
-    if any(graph.kind in CERTAIN_KINDS or graph.gid in record.trained for graph in above):
+    above = [record.graphs[gid] for gid in record.ancestors(event.parents, flow.is_part)]
+    if any(graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.gid in record.trained) for graph in above):
         return False
     return event.cls is None or not makes_parameters(flow.runs.world, event.cls)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
@@ -111,7 +112,7 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
         name = call.callee.removeprefix("self.")
         facts = [fact for fact, _ in project.attr(cls, name.removesuffix("[]"))] if name != call.callee else []
         if name.endswith("[]"):
-            known = any(fact.element for fact in facts)
+            known = any(fact.element and fact.kind is not AttrKind.OTHER for fact in facts)
         else:
             known = project.attribute_class(cls, name) is not None
         if facts and not known:

@@ -146,7 +146,7 @@ def few_turns(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
     around = set(event.site.loops) - set(event.outlived)
     if claimed.freed and event.outlived and any(loops[each].kind is Kind.LOADER for each in around if each in loops):
         return f"`{short(event.place)}` lives for one batch"
-    if claimed.freed and event.outlived and any(is_of_updates(each, flow) for each in around):
+    if claimed.freed and event.outlived and (any(is_of_updates(each, flow) for each in around) or is_one_update(event, flow)):
         return f"`{short(event.place)}` lives for one update"
     all_turns = [loops[each].turns for each in event.outlived or (event.loop,) if each in loops]
     product = math.prod(all_turns) if min(all_turns, default=-1) >= 0 else -1
@@ -157,6 +157,15 @@ def is_of_updates(loop: tuple[int, int], flow: Flow) -> bool:
     """Whether each iteration of a loop itself steps an optimizer: the loops in it go over the parts of one update."""
     return any(
         isinstance(e, CallEffect) and e.effect is CallByName.OPTIMIZER_STEP and e.site.loops[-1:] == (loop,)
+        for e in flow.record.events.values()
+    )
+
+
+def is_one_update(event: Accumulate | Store, flow: Flow) -> bool:
+    """Whether the function makes the holder itself, steps an optimizer in no loop, and hands nothing of the holder on: its loops go over
+    the parts of one update."""
+    return is_dropped_at_return(event, flow) and any(
+        isinstance(e, CallEffect) and e.effect is CallByName.OPTIMIZER_STEP and flow.own(e.site) and not e.site.loops
         for e in flow.record.events.values()
     )
 

@@ -30,8 +30,10 @@ from torchmemlint.semantics.values import (
     NOTHING,
     PLAIN,
     Ext,
+    Obj,
     Tensor,
     Value,
+    hints_of,
     is_number,
     join_all,
     only_const,
@@ -43,6 +45,7 @@ from torchmemlint.torch_facts.words import CallByName, Effect
 FORWARD = TORCH.names["forward"]
 BACKWARD = TORCH.names["backward"]
 STEPS = TORCH.names["steps"]
+CLEARS = TORCH.names["clears-gradients"]
 ARRAYS = TORCH.words["chooses-arrays"]
 """Arguments of tokenizers that choose whose tensors they give."""
 OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
@@ -191,7 +194,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
-    if name == STEPS and not call.positional:
+    if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None:
@@ -200,7 +203,27 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         (atom,) = function_value(m, method, receiver)
         return call_atom(m, atom, call, state)
     runs = name not in TORCH.module_methods and m.world.is_attribute_only(name)
-    return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
+    out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
+    if runs and m.frozen_wherever(name):
+        freeze(m, out, call)
+    return out
+
+
+def is_given_an_optimizer(m: Machine, call: Call) -> bool:
+    """Whether the first argument is an optimizer, by its kind or by what the code does with it: ``scaler.step(optimizer)``."""
+    return any(
+        type(atom) is Obj
+        and (m.heap[atom.oid].kind is Kind.OPTIMIZER or CLEARS in m.evidence.get(m.heap[atom.oid].name, frozenset()))
+        for atom in call.positional[0]
+    )
+
+
+def freeze(m: Machine, out: Value, call: Call) -> None:
+    """Note that what a call gives has no graph where what it is given has none: wherever the project sets an attribute of that name,
+    it freezes the network."""
+    for graph in (m.record.graphs[gid] for gid in hints_of(out) if gid in m.record.graphs):
+        if graph.site == m.site(call.node) and graph.kind is GraphKind.OPAQUE and is_given_data(m, graph.parents):
+            graph.frozen = True
 
 
 def only_method(m: Machine, name: str) -> FunctionRef | None:
