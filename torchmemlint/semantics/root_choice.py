@@ -81,7 +81,9 @@ def runs_a_network(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> b
     """Whether a function that is no method of a module and cuts nothing off calls what is known for a module, itself or in a function of
     the project."""
     facts = world.facts(ref)
-    if not facts.names.isdisjoint(CUTS) or (facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False):
+    if not facts.names.isdisjoint(CUTS) or (
+        facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
+    ):
         return False
     called = {(call.callee, call.keywords) for call in facts.calls}
     if any(is_known_module(world, ref, text) for text, _ in sorted(called)):
