@@ -8,7 +8,7 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call, call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate, put
-from torchmemlint.semantics.event_words import Misuse
+from torchmemlint.semantics.event_words import Misuse, RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.expressions import evaluate_constant
 from torchmemlint.semantics.grad_modes import decorated_mode
@@ -47,6 +47,8 @@ MAX_DEPTH = 5
 MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
 
+OF_INPUTS = frozenset({RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD})
+"""Flags of a run that say of some input, whichever, that its gradient is taken."""
 CALL = 100
 """Steps that are counted for a call of a visible function, beside its statements."""
 
@@ -62,7 +64,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
             return call_opaque(m, text_of(call.func), call, state)
         closure.function, closure.lowered = found
     closure.called = True
-    if is_abstract(closure.function):
+    if is_abstract(closure.function) and not take_body(m, closure):
         return call_bodiless(m, closure, call, state, atom.receiver)
     record = m.record
     depth = record.frames[m.frame].depth
@@ -80,7 +82,10 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
     if own is not None:
         state.mode = own
     ran_in = state.mode
+    flags = record.flags & OF_INPUTS
     result = run_function(m, closure, bound, call.node, state)
+    if closure.apart:
+        record.flags -= OF_INPUTS - flags  # of its own: the module's statements have other inputs
     if own is not None:
         state.mode = mode
     graphs, hints, _, _ = m.deep(result, state)
@@ -90,6 +95,20 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         return result
     mark_contents(m, result, frozenset((mark,)), state)
     return add_marks(result, frozenset((mark,)))
+
+
+def take_body(m: Machine, closure: Closure) -> bool:
+    """Whether a function of the module whose statements run has a body after all: these are cut without it. Of a name that is defined
+    again, it is not known which definition runs."""
+    if closure.parent < 0 or m.frame_closure[closure.parent].ref.qualname != MODULE or m.is_tired():
+        return False
+    defined = [each for each in m.world.project.module(closure.ref.path).functions if each.qualname == closure.ref.qualname]
+    found = m.world.function(closure.ref) if len(defined) == 1 else None
+    if found is None or is_abstract(found[0]):
+        return False
+    closure.function, closure.lowered = found
+    closure.parent, closure.apart = -1, True
+    return True
 
 
 def call_bodiless(m: Machine, closure: Closure, call: Call, state: State, receiver: int) -> Value:

@@ -49,9 +49,10 @@ MAX_GRAPHS = 4_000
 
 
 class Closure:
-    """A function value: its IR, where it was defined, and the frame whose locals it sees (-1 for none)."""
+    """A function value: its IR, where it was defined, and the frame whose locals it sees (-1 for none). ``apart``: it stands in the module
+    whose statements run, which are cut without it."""
 
-    __slots__ = ("called", "evidence", "function", "lowered", "owner", "parent", "ref")
+    __slots__ = ("apart", "called", "evidence", "function", "lowered", "owner", "parent", "ref")
 
     def __init__(self, function: ir.Function, lowered: object, ref: FunctionRef, parent: int, owner: ClassRef | None) -> None:
         self.function = function
@@ -60,6 +61,7 @@ class Closure:
         self.parent = parent
         self.owner = owner
         self.called = False
+        self.apart = False
         self.evidence: dict[str, frozenset[str]] | None = None
 
 

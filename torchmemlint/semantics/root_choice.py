@@ -58,7 +58,41 @@ def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
     if is_part and (ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or facts.names.isdisjoint(CUTS)):
         return False
     called = {call.callee for call in facts.calls if call.loops or not is_part}
-    return any(is_known_module(world, ref, callee) for callee in sorted(called)) and start_mode(world, ref) in WITH_GRAPHS
+    runs = any(is_known_module(world, ref, callee) for callee in sorted(called)) or cuts_what_others_run(world, ref, facts)
+    return runs and start_mode(world, ref) in WITH_GRAPHS
+
+
+def cuts_what_others_run(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
+    """Whether the function calls a function of the project that runs a network and cuts nothing off, and cuts off in a loop what that
+    gives, or hands it to callers that do: a method of an object that is no module, too."""
+    cuts = not facts.names.isdisjoint(CUTS)
+    called = {(call.callee, call.keywords) for call in facts.calls if call.loops or not cuts}
+    runs = any(
+        callee != ref and world.memoize(runs_a_network, callee)
+        for text, keywords in sorted(called)
+        for callee in world.project.callees(ref.path, ref.qualname, text, *keywords).refs
+    )
+    if cuts or not runs:
+        return runs
+    return any(not world.facts(caller.ref).names.isdisjoint(CUTS) for caller in world.project.callers(ref).calls)
+
+
+def runs_a_network(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> bool:
+    """Whether a function that is no method of a module and cuts nothing off calls what is known for a module, itself or in a function of
+    the project."""
+    facts = world.facts(ref)
+    if not facts.names.isdisjoint(CUTS) or (
+        facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
+    ):
+        return False
+    called = {(call.callee, call.keywords) for call in facts.calls}
+    if any(is_known_module(world, ref, text) for text, _ in sorted(called)):
+        return True
+    return depth > 0 and any(
+        callee != ref and runs_a_network(world, callee, depth - 1)
+        for text, keywords in sorted(called)
+        for callee in world.project.callees(ref.path, ref.qualname, text, *keywords).refs
+    )
 
 
 def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:

@@ -87,10 +87,17 @@ def differentiates_somewhere(linked: Linked, path: str) -> bool:
     return _differentiates_near(linked, path, _FEW)
 
 
+def _may_be_module(linked: Linked, method: FunctionRef) -> bool:
+    """Whether the class of a method is below one that is not of the project: else it is no network, as what explains one."""
+    cls = ClassRef(method.path, method.qualname.rpartition(".")[0])
+    return any(isinstance(base, str) and base != "object" for base in linked.classes.mro(cls))
+
+
 def _differentiates_near(linked: Linked, path: str, of_so_many: int) -> bool:
     layout = linked.names.layout
     found = [each for each in linked.differentiating.answer("") if not _LOSS.search(each.qualname.partition(".")[0])]
     near = [each for each in found if layout.near(each.path, path) or layout.beside(each.path, path)]
+    near = [each for each in near if _may_be_module(linked, each)]
     top = layout.top_package(path)
     everyone = linked.calls.tables.named(TORCH.names["forward"]) if near else ()
     forwards = sum(layout.top_package(ref.path) == top or layout.beside(ref.path, path) for ref in everyone)
