@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
@@ -49,7 +48,7 @@ class Placement(TorchFunctionMode):
             return self._typed(func, args, kwargs)
         if func in _INDEXED:
             args = _with_indices(func, args)
-        if func is torch.Tensor.__getitem__ and args[0].dim() == 0 and args[1] == 0:
+        if func is torch.Tensor.__getitem__ and type(args[1]) is int and args[0].dim() == args[1] == 0:
             return args[0]  # ``loss.data[0]``, before torch 0.5
         if func is torch.Tensor.type_as:
             return self._as(args[0], args[1] if len(args) > 1 else kwargs["other"])
@@ -274,40 +273,6 @@ def move_in_place() -> None:
         return self
 
     put(torch.nn.Module, "_apply", apply)
-
-
-def behave_as_tensors() -> None:
-    """What torch does for its own class of tensors only. ``copy.deepcopy`` of a fake one whose values are known, as a batch norm's count
-    of steps, would copy a storage; a loss could not be formatted; nothing of it can be shared with another process."""
-
-    def copied(tensor: Any, memo: dict[int, Any]) -> Any:
-        if id(tensor) in memo:
-            return memo[id(tensor)]
-        if not tensor.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
-            )
-        with torch.no_grad():
-            made = tensor.clone()
-        made.requires_grad_(tensor.requires_grad)
-        constant, grad = tensor.constant, tensor.grad
-        if constant is not None:
-            with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
-                made.constant = constant.clone()
-            made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
-        memo[id(tensor)] = made
-        if isinstance(tensor, torch.nn.Parameter):
-            put(made, "_is_param", True)
-        if grad is not None:
-            made.grad = copied(grad, memo)
-        return made
-
-    def formatted(tensor: Any, words: str) -> str:
-        return str(tensor.item().__format__(words)) if tensor.dim() == 0 else object.__format__(tensor, words)
-
-    put(FakeTensor, "__deepcopy__", copied)
-    put(FakeTensor, "__format__", formatted)
-    put(FakeTensor, "share_memory_", lambda tensor: tensor)
 
 
 def pretend_cuda(gpu: Gpu, tape: Tape) -> None:

@@ -20,14 +20,13 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, older, others, outside, packed
+from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, older, others, outside, own_class, packed
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
 from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
 from torchmemlint.budget.worker.placement import (
     Placement,
-    behave_as_tensors,
     default_device,
     in_backward,
     move_in_place,
@@ -120,7 +119,7 @@ class Budgeted:
             if not run.real:
                 pretend_cuda(self.gpu, run.tape)
                 move_in_place()
-                behave_as_tensors()
+                own_class.install()
                 default_device(placement)
                 in_backward(placement)
                 legacy_types.install(run.tape)
