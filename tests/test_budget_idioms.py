@@ -242,6 +242,9 @@ for _ in range(2):
     x, targets = torch.randn(4, 50, 32).cuda(), torch.randint(1, 20, {targets}).cuda()
     scores = head(rnn(x)[0]).log_softmax(2).transpose(0, 1)
     loss = loss_of(scores, targets, torch.full((4,), 50), torch.full((4,), 10))
+    sizes = [800]
+    assert sizes[int(torch.empty(1).uniform_(0.0, float(len(sizes))).item())] == 800
+    assert 2 <= torch.randint(2, 9, (1,)).item() < 9 and torch.randint(1, (1,)).item() == 0
     counts = torch.bincount(targets.flatten(), minlength=20)
     assert counts.shape == (20,) and counts.is_cuda and loss.is_cuda
     optimizer.zero_grad()

@@ -22,6 +22,8 @@ ACTIVATIONS, TEMPORARIES, BUFFERS, OTHER = "saved activations", "temporaries", "
 WORKSPACES, BUCKETS = "workspaces", "buckets"
 
 
+DRAWN = "_tml_drawn"
+"""An attribute of a fake tensor: between what its numbers were drawn."""
 AT_MOST = "_tml_at_most"
 """Attribute of a tensor that has as many rows as a mask selects: at most all."""
 VALUES = 1024
@@ -99,6 +101,8 @@ class Tape(TorchDispatchMode):
             result = self._whole(func, args)
         if func.overloadpacket in _RANGES and isinstance(result, FakeTensor) and result.numel() <= VALUES:
             _keep_values(func, args, kwargs, result)
+        if func.overloadpacket in (aten.uniform_, aten.randint) and isinstance(result, FakeTensor):
+            setattr(result, DRAWN, _bounds(func, args))
         placed = self._place(args, kwargs)
         if isinstance(result, torch.Tensor):
             self.see(result, func, placed)
@@ -129,12 +133,15 @@ class Tape(TorchDispatchMode):
         return number is not None and self.blocks[number].on_device
 
     def _scalar(self, func: Any, args: Any) -> Any:
-        """A number that depends on the tensor's data."""
-        self.assume("the program read the value of a tensor; 1 was assumed")
-        dtype = args[0].dtype if args and isinstance(args[0], torch.Tensor) else torch.float32
+        """A number that depends on the tensor's data: 1, or the least that may have been drawn where 1 never is."""
+        tensor = args[0] if args else None
+        dtype = tensor.dtype if isinstance(tensor, torch.Tensor) else torch.float32
+        low, high = getattr(tensor, DRAWN, (self.item, self.item + 1))
+        number = self.item if low <= self.item < high else low
+        self.assume(f"the program read the value of a tensor; {number:g} was assumed")
         if func is aten.equal.default or dtype is torch.bool:
             return True
-        return self.item if dtype.is_floating_point else int(self.item)
+        return float(number) if dtype.is_floating_point else int(number)
 
     def _whole(self, func: Any, args: Any) -> Any:
         """The largest result of an operator whose result's size depends on data."""
@@ -266,6 +273,14 @@ def _grouped(one: Any, other: Any, offs: Any = None, bias: Any = None, out_dtype
     if one.dim() == 2 or other.dim() == 2:
         return one.new_empty((one.size(-2), other.size(-1)), dtype=dtype)
     return one.new_empty((one.size(0), one.size(1), other.size(2)), dtype=dtype)
+
+
+def _bounds(func: Any, args: Any) -> tuple[float, float]:
+    """Between what ``uniform_(low, high)`` and ``randint(low, high, size)`` draw; ``high`` is never drawn."""
+    numbers = [item for item in args if isinstance(item, (int, float))][:2]
+    if func.overloadpacket is aten.uniform_:
+        return (numbers[0] if numbers else 0.0), (numbers[1] if len(numbers) > 1 else 1.0)
+    return (numbers[0] if len(numbers) > 1 else 0), numbers[-1]
 
 
 def _ctc(log_probs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
