@@ -31,6 +31,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "batch", "weights"),
     [

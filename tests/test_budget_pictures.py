@@ -43,6 +43,7 @@ def budget(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, ar
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shape"),
     [

@@ -39,6 +39,7 @@ def parts(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> d
     return dict(found["parts"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "batch"),
     [
@@ -116,6 +117,7 @@ net = Net(){moved}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mask", "moved", "counted"),
     [

@@ -301,6 +301,7 @@ def test_another_file_beside_the_others_seldom_changes_what_a_case_is_made_of() 
     assert {new for old, new in zip(before, after, strict=True) if old != new} <= {Path("fixtures/new.py")}
 
 
+@pytest.mark.slow
 def test_generated_code_is_the_same_for_the_same_seed_and_mostly_parses() -> None:
     """A case of a record can be run again; and code that parses gets past the parser, which damaged code seldom does."""
     found = [programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 10) for number in range(4)]
