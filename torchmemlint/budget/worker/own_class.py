@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.tape import keep_values
 
 
 def install() -> None:
@@ -26,9 +27,7 @@ def install() -> None:
         made.requires_grad_(tensor.requires_grad)
         constant, grad = tensor.constant, tensor.grad
         if constant is not None:
-            with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
-                made.constant = constant.clone()
-            made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
+            keep_values(made, constant.clone)
         memo[id(tensor)] = made
         if isinstance(tensor, torch.nn.Parameter):
             put(made, "_is_param", True)

@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.tape import Tape
+from torchmemlint.budget.worker.tape import Tape, keep_values
 from torchmemlint.budget.worker.unsized import Unsized
 
 _ROWS = 3
@@ -64,7 +64,5 @@ def _sizes(tape: Tape, count: int, size: int) -> torch.Tensor:
     with tape.placed(False):
         made = torch.full((count,), size, dtype=torch.int64)
     if isinstance(made, FakeTensor):
-        with torch.utils._python_dispatch._disable_current_modes():
-            made.constant = torch.full((count,), size, dtype=torch.int64)
-        made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
+        keep_values(made, lambda: torch.full((count,), size, dtype=torch.int64))
     return made

@@ -73,9 +73,6 @@ class Placement(TorchFunctionMode):
         if func in _device_constructors() and kwargs.get("out") is not None:
             return self._into(func, args, kwargs)
         device = kwargs.get("device")
-        if func in (torch.Tensor.new, torch.Tensor.new_tensor) and device is None:
-            with self._tape.placed(self._tape.on_device(args[0])):
-                return func(*args, **kwargs)
         if name in ("__get__", "__set__"):
             return func(*args, **kwargs)
         if device is None:

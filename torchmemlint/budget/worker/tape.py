@@ -100,7 +100,7 @@ class Tape(TorchDispatchMode):
         except DynamicOutputShapeException:
             result = self._whole(func, args)
         if func.overloadpacket in _RANGES and isinstance(result, FakeTensor) and result.numel() <= VALUES:
-            _keep_values(func, args, kwargs, result)
+            keep_values(result, lambda: func(*args, **{**kwargs, "device": torch.device("cpu")}))
         if func.overloadpacket in (aten.uniform_, aten.randint) and isinstance(result, FakeTensor):
             setattr(result, DRAWN, _bounds(func, args))
         placed = self._place(args, kwargs)
@@ -290,10 +290,11 @@ def _ctc(log_probs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, 
     return log_probs.new_empty((batch,)), log_probs.new_empty((batch, steps, 2 * longest + 1))
 
 
-def _keep_values(func: Any, args: Any, kwargs: Any, result: FakeTensor) -> None:
-    with torch.utils._python_dispatch._disable_current_modes():
-        result.constant = func(*args, **{**kwargs, "device": torch.device("cpu")})
-    result.fake_mode.fake_tensor_converter.add_constant_storage_mapping(result)
+def keep_values(tensor: FakeTensor, values: Callable[[], torch.Tensor]) -> None:
+    """Make the real ``values`` known as those of a fake tensor."""
+    with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
+        tensor.constant = values()
+    tensor.fake_mode.fake_tensor_converter.add_constant_storage_mapping(tensor)
 
 
 def shortened(tensor: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:

@@ -8,23 +8,27 @@ from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.closures import handed_out
-from torchmemlint.semantics.graphs import Graph
+from torchmemlint.semantics.graphs import Graph, Sink
 from torchmemlint.semantics.runs import descendants
 
 
 def returns_both(event: Graph, flow: Flow) -> bool:
     """Whether a ``return`` detaches a part of a result, and hands on another one with its graph: a value and the loss that it learns by
     (``return v.detach(), loss(v, target)``)."""
-    sinks = [sink for gid in descendants(flow.record, event.gid) for sink in flow.record.sinks.get(gid, ())]
     return any(
         sink.how == ".detach()"
         and flow.own(sink.site)
         and RETURNS.match(flow.lowered(sink.site).statement(sink.site.node)[1]) is not None
-        for sink in sinks
+        for sink in sinks_of(event, flow)
     )
 
 
 RETURNS = re.compile(r"return\b.*,")
+
+
+def sinks_of(event: Graph, flow: Flow) -> list[Sink]:
+    """Where a graph, and all that depends on it, ends."""
+    return [sink for gid in descendants(flow.record, event.gid) for sink in flow.record.sinks.get(gid, ())]
 
 
 def called_by_others(event: Graph, flow: Flow, evaluated: bool) -> tuple[Doubt, ...]:
@@ -36,7 +40,6 @@ def called_by_others(event: Graph, flow: Flow, evaluated: bool) -> tuple[Doubt, 
     name = flow.frame(site).ref.qualname.rpartition(".")[2]
     if name not in handed_out(flow.runs.world, flow.record.root):
         return ()
-    sinks = [sink for gid in descendants(flow.record, event.gid) for sink in flow.record.sinks.get(gid, ())]
-    if all(sink.site.frame == site.frame for sink in sinks):
+    if all(sink.site.frame == site.frame for sink in sinks_of(event, flow)):
         return ()
     return (doubts.RETURNED if evaluated else doubts.LEFT_UNKNOWN,)
