@@ -132,6 +132,8 @@ def store(walk: Walk, target: ast.expr, value: ast.expr | None, text: str, annot
         name: str = target.id  # type: ignore[attr-defined]
         if walk.scope is not None:
             walk.scope.attrs.append(attr_fact(name, value, text, annotation, ""))
+        elif not annotation and (type(value) is ast.Constant or type(value) is ast.Lambda):
+            walk.frame.locals.add(name)  # no object that has methods: of `net = None` and `net = Net()` the second one counts
         elif not (value is not None and is_same(name, value)):
             walk.frame.bind(name, text or (f"{annotation}()" if annotation else ""))
         return

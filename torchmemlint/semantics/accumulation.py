@@ -162,7 +162,7 @@ def accumulate_into(
         key = only_const(index[0]) if len(index) == 1 else None
         name = f"[{key.value!r}]" if key is not None else ELEMENTS
         owners = [(a.oid, name) for a in evaluate(m, target.value, state) if type(a) is Obj]
-        if not owners and isinstance(target.value, (ir.Name, ir.Attr)):
+        if not owners and isinstance(target.value, (ir.Name, ir.Attr, ir.Subscript)):
             # An element of a tensor: the tensor itself is the total.
             accumulate_into(m, target.value, how, value, added, state, node, term)
             return

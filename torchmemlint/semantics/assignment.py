@@ -224,7 +224,14 @@ def write_into(
     site = (m.frame, m.turn, target.node)
     m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
     graphs, hints, _, _ = m.deep(value, state)
-    if not isinstance(target.value, ir.Name) or not (graphs or hints) or state.mode is Mode.OFF:
+    if not (graphs or hints) or state.mode is Mode.OFF:
+        return
+    match target.value:
+        case ir.Attr() as held:
+            write_into_attribute(m, held, value, state, node, source)
+        case ir.Subscript() as held:
+            write_into_item(m, held, value, state, node, source)
+    if not isinstance(target.value, ir.Name):
         return
     place = place_of(m, target.value.id)
     old = state.vars.get(place)
@@ -247,6 +254,34 @@ def write_into(
     state.vars[place] = frozenset(
         Tensor(a.graphs | graphs | {mark}, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a for a in old
     )
+
+
+def write_into_attribute(m: Machine, target: ir.Attr, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    """``self.chart[:, k] = scores``: the tensor that the attribute holds depends on what is written, and so does who reads it."""
+    for owner in evaluate(m, target.value, state):
+        held = state.vars.get((owner.oid, target.name)) if type(owner) is Obj else None
+        if type(owner) is not Obj or held is None:
+            continue
+        if m.heap[owner.oid].external or m.outlived_loop(owner.oid) is not None:
+            keep_attribute(m, owner.oid, target.name, text_of(target), value, node, source, state)
+        m.set_attribute(owner.oid, target.name, with_graphs_of(m, held, value, state), state)
+
+
+def write_into_item(m: Machine, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    """``charts["left"][:, k] = scores``, and ``chart[1:][:, k] = scores``, which writes into what the view is one of."""
+    index = [evaluate(m, i, state) for i in target.index]
+    for owner in sorted_atoms(evaluate(m, target.value, state)):
+        if type(owner) is Tensor:
+            write_into(m, owner, target, value, state, node, source)
+        elif type(owner) is Obj and m.heap[owner.oid].kind in CONTAINERS:
+            held = evaluate(m, target, state)
+            put_item(m, owner.oid, target, index, with_graphs_of(m, held, value, state), state, node, source)
+
+
+def with_graphs_of(m: Machine, held: Value, written: Value, state: State) -> Value:
+    """Tensors that another value was written into."""
+    graphs, hints, _, _ = m.deep(written, state)
+    return frozenset(Tensor(a.graphs | graphs, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a for a in held)
 
 
 def comes_with_others(m: Machine, atom: Obj) -> bool:

@@ -19,6 +19,8 @@ BACKWARD, DATA = TORCH.names["backward"], TORCH.names["data"]
 MAX_CALLERS = 4
 WHOLE = frozenset({"mean", "sum"})
 """Methods that, without arguments, leave no dimension."""
+WHOLE_FUNCTIONS = frozenset(f"torch.{name}" for name in WHOLE)
+"""The same, of a tensor alone."""
 
 
 def is_dead(world: World, ref: FunctionRef) -> bool:
@@ -79,10 +81,12 @@ def is_whole(world: World, ref: FunctionRef, value: ir.Expr) -> bool:
     """Whether a value surely has no dimension: a loss of torch, or the sum or the mean over all of a tensor."""
     if not isinstance(value, ir.Call) or any(arg.keyword in ("reduce", "reduction") for arg in value.args):
         return False
-    if isinstance(value.func, ir.Attr) and value.func.name in WHOLE:
-        return not value.args
     text = dotted(value.func)
     absolute = world.project.resolve(ref.path, text, ref.qualname)
+    if absolute in WHOLE_FUNCTIONS:
+        return len(value.args) == 1
+    if isinstance(value.func, ir.Attr) and value.func.name in WHOLE:
+        return not value.args
     if absolute is not None and TORCH.function_effect(absolute) is Effect.LOSS:
         return True
     made = world.project.class_of(ref.path, ref.qualname, text)

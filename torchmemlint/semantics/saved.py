@@ -15,7 +15,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.released import Placed, binds, text_of_function
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.walk import nodes_of_expr
+from torchmemlint.semantics.walk import everything, nodes_of_expr
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -31,12 +31,14 @@ WHOLE = ""
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint that the project saves: its file's name where that is written out, else ""; the keys under which tensors are on the
-    host, and those under which they are where the program has them. Both are empty where nothing is known."""
+    host, and those under which they are where the program has them. Both are empty where nothing is known. ``keys`` are all that it has,
+    where it is a dict whose keys are written out."""
 
     path: str
     file: str
     on_host: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
 
 def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
@@ -48,12 +50,21 @@ def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     near = [saved for saved in named if saved.path == ref.path] or [
         saved for saved in named if PurePosixPath(saved.path).parent == PurePosixPath(ref.path).parent
     ]
-    chosen = near or named or ([] if name and any(saved.file for saved in known) else list(known))
+    chosen = near or named or ([] if name and any(saved.file for saved in known) else [s for s in known if may_be(world, ref, s)])
     if not chosen or not all(saved.on_host for saved in chosen):
         return None
     elsewhere = frozenset[str]().union(*(saved.elsewhere for saved in chosen))
     on_host = frozenset[str]().union(*(saved.on_host for saved in chosen)) - elsewhere
     return Saved(ref.path, name, on_host, elsewhere) if on_host else None
+
+
+def may_be(world: World, ref: FunctionRef, saved: Saved) -> bool:
+    """Whether a function that loads may load that checkpoint: one that restores a module, and names no key of a dict that is saved, does
+    not (a ``save_training_state`` beside the ``save_network``)."""
+    if not saved.keys or TORCH.names["restores"] not in world.facts(ref).names:
+        return True
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found[0].body))
 
 
 def all_saved(world: World, name: str) -> tuple[Saved, ...]:
@@ -78,7 +89,8 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
                 continue
             kept = text.kept(call.args[0].value, place)
             on_host, elsewhere = kept if kept is not None else (frozenset[str](), frozenset[str]())
-            out.append(Saved(ref.path, text.file(call.args[1].value, place), on_host, elsewhere))
+            keys = text.keys(call.args[0].value, place)
+            out.append(Saved(ref.path, text.file(call.args[1].value, place), on_host, elsewhere, keys))
     return tuple(out) or (Saved(ref.path, ""),)
 
 
@@ -176,6 +188,14 @@ class Text:
         if filled:
             return HOST if all(moves_to_host(statement.value) for statement in filled) else ELSEWHERE
         return self.kept(*found, depth + 1)
+
+    def keys(self, expr: ir.Expr, place: int) -> frozenset[str]:
+        """The keys of a dict that is written out, and bound to a name at most."""
+        if isinstance(expr, ir.Name) and (found := self.bound(expr.id, place)) is not None:
+            expr = found[0]
+        if not isinstance(expr, ir.DictDisplay) or not all(isinstance(key, ir.Const) for key, _ in expr.items):
+            return frozenset()
+        return frozenset(str(key.value) for key, _ in expr.items if isinstance(key, ir.Const))
 
     def of_display(self, expr: ir.DictDisplay, place: int, depth: int) -> Kept | None:
         on_host: set[str] = set()

@@ -250,7 +250,7 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
     if flow.beside_backward(event):
         above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))]
         chain = [g.site for g in above if g.kind in CALLED_KINDS and flow.own(g.site) and is_reported(g, flow)]
-        return (min((site.frame, site.node) for site in (event.site, *chain)),)
+        return (min((site.frame, flow.lowered(site).statement(site.node)[0].start.row) for site in (event.site, *chain)),)
     if record.root.qualname == MODULE or RecordFlag.BACKWARD in record.flags:
         return event.site.loops
     return ()

@@ -41,6 +41,7 @@ from torchmemlint.semantics.values import (
     const,
     detached,
     graphs_of,
+    join,
     join_all,
     names_device,
     normal,
@@ -80,6 +81,7 @@ CUT_FLOATS = TORCH.words["cut-floats"]
 SHARE_VALUES = TORCH.words["shares-values"]
 """Functions without a graph whose result shares storage with what they are given."""
 COPIES_VALUES = TORCH.words["copies-values"]
+ALIASES_A_TENSOR = TORCH.words["aliases-a-tensor"]
 FLATTENS = TORCH.words["flattens"]
 RESHAPES = TORCH.words["reshapes"]
 
@@ -215,12 +217,29 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
 @has_effect(Effect.VIEW)
 def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
+        if op.last in ALIASES_A_TENSOR:
+            return alias_or_copy(m, op, call, state)
         result = keep(m, op, call, state)
         return with_flags(result, VIEW) if op.name in SMALL_VIEWS else result
     made = in_role(m, op.name, made_in_mode(m, op.me, call.node, state), [op.me], call.node, state)
     if is_column(op.name, call.all()):
         made = with_flags(made, COLUMN)
     return with_flags(made, VIEW) if op.name in SMALL_VIEWS and op.receiver.outputs else made
+
+
+def alias_or_copy(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    """``torch.Tensor(x)``: a tensor stays what it is; of a list of numbers, or of tensors, the values alone are taken."""
+    lists = frozenset(
+        atom
+        for value in call.all()
+        for atom in value
+        if type(atom) is Tuple or (type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS)
+    )
+    if not lists:
+        return keep(m, op, call, state)
+    m.sink(*m.whole(lists, state), SinkKind.CUT, op.shown, call.node)
+    aliased = frozenset(atom for value in call.all() for atom in value if type(atom) is Tensor)
+    return join(aliased, FREE_TENSOR)
 
 
 @has_effect(Effect.PACK)
@@ -271,7 +290,7 @@ def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
         accumulate_into(m, target, "+=", value, added, state, call.node, term)
     elif op.name == COPIES_INTO:
         assign(m, target, arithmetic(m, call.all(), call.node, state), state, call.node)
-    elif type(target) is ir.Name and any(map(graphs_of, call.all())):
+    elif isinstance(target, (ir.Name, ir.Attr, ir.Subscript)) and any(map(graphs_of, call.all())):
         assign(m, target, value, state, call.node)  # `embeds.masked_scatter_(mask, features)`
     return value
 
