@@ -12,7 +12,7 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.frozen_on_a_branch import condition_of
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, THAWED_IN_PART, Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
@@ -138,14 +138,18 @@ def forward_without_grad(
 
 
 def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inner: Value | None, state: State) -> Value:
-    # Where some of its outputs are attached to a graph, the others are those that it detaches itself.
+    # Where some of its outputs are attached to a graph, the others are those that it detaches itself, and may be those that an unknown
+    # function gave it.
     by_place = inner is not None and is_attached(m, inner, state)
     packed = keeps_packed(call, inner)
 
     def marked(t: Tensor) -> Tensor:
         mine = NOTHING if by_place and not is_attached(m, frozenset((t,)), state) else marks
-        graphs = NOTHING if t.flags & INTEGER else t.graphs | mine
-        return Tensor(graphs, t.hints, output_of(t, gid), t.flags | BATCH | packed)
+        if t.flags & INTEGER:
+            return Tensor(NOTHING, t.hints, output_of(t, gid), t.flags | BATCH | packed)
+        if by_place and t.hints and not is_attached(m, frozenset((t._replace(hints=NOTHING),)), state):
+            return Tensor(t.graphs, t.hints | mine, output_of(t, gid), t.flags | BATCH | packed)
+        return Tensor(t.graphs | mine, t.hints, output_of(t, gid), t.flags | BATCH | packed)
 
     return remade(m, inner, state, marked)
 
@@ -169,12 +173,14 @@ def output_of(t: Tensor, gid: int) -> frozenset[int]:
     return frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING
 
 
+SAYS_NO_GRAPH = MARK_KINDS - {GraphKind.CARRIED} | {GraphKind.PARAM}
+"""By what way a value came: it was returned, stood in a dict, or is what the root was given, which may well be data."""
+
+
 def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
-    """Whether any tensor inside depends on more than the call that returned it."""
+    """Whether any tensor inside depends on more than the way by which it came."""
     for atom in value:
-        if type(atom) is Tensor and (
-            atom.hints or any(m.record.graphs[gid].kind is not GraphKind.RESULT for gid in atom.graphs)
-        ):
+        if type(atom) is Tensor and any(m.record.graphs[gid].kind not in SAYS_NO_GRAPH for gid in atom.graphs | atom.hints):
             return True
         if depth and any(is_attached(m, item, state, depth - 1) for item in m.inside(atom, state)):
             return True

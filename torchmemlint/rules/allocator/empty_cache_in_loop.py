@@ -78,7 +78,7 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.rules.doubts import CALLED_SELDOM
+from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import Backward, CallEffect
@@ -163,7 +163,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
             severity=Severity.NOTE if little else Severity.WARNING,
-            doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
+            doubts=(CALLED_SELDOM,) if where == BY_NAME else may_end_a_stage(event, flow),
             label="waits for the device, and the next allocation asks the driver again",
             cost=f"{cost}; little here: each iteration runs `{little}`, a loop of forwards of its own" if little else cost,
             help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
@@ -386,27 +386,40 @@ def is_training(event: object) -> bool:
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
-    """Whether a model was deleted in the same iteration before: what is a module or is called as one, what a call made of nothing that
-    the iteration brings (``build()``), or what reads like a network and like the result of what makes one (``model_for(task)``)."""
+    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of nothing
+    that the iteration brings (``build()``)."""
     networks = [
         g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
     ]
     called = {g.what for g in networks}
-    facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    made = {(name, text.partition("()")[0]) for name, text in (*facts.bound, *facts.rebound) if "()" in text}
-    fed = {call.callee for call in facts.calls if call.args}
-    bare = {call.callee for call in facts.calls}
+    calls = flow.runs.world.facts(flow.frame(event.site).ref).calls
+    fed = {call.callee for call in calls if call.args}
+    bare = {call.callee for call in calls}
     return any(
-        text in bare
-        or any(what == text or what.startswith(f"{text}.") for what in called)
-        or any(name == text and (maker in bare - fed or makes_network(text, maker)) for name, maker in made)
+        text in bare or any(what == text or what.startswith(f"{text}.") for what in called) or not makers(text, event, flow) <= fed
         for text in event.deleted_before
     )
 
 
-def makes_network(text: str, maker: str) -> bool:
-    """Whether a name reads like a network, and what gives it like what makes one: ``model = model_for(task)``, ``load_model(path)``."""
-    return purpose.may_be_network(text) and (purpose.is_helper(maker) or not FROM.isdisjoint(purpose.words(maker)))
+def makers(text: str, event: CallEffect, flow: Flow) -> set[str]:
+    """The functions whose results a name is given."""
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    bare = {call.callee for call in facts.calls}
+    made = {value.partition("()")[0] for name, value in (*facts.bound, *facts.rebound) if name == text and "()" in value}
+    return made & bare
+
+
+def may_end_a_stage(event: CallEffect, flow: Flow) -> tuple[Doubt, ...]:
+    """A doubt where only names say that what was deleted is a network that was made for the iteration, and not a network's result:
+    ``model = model_for(task)``, ``net = load_net(path)``."""
+    for text in sorted(event.deleted_before):
+        if purpose.may_be_network(text) and any(reads_like_a_maker(each) for each in makers(text, event, flow)):
+            return (Doubt(3, f"`{text}` is a network that is made for each iteration: a stage ends"),)
+    return ()
+
+
+def reads_like_a_maker(callee: str) -> bool:
+    return purpose.is_helper(callee) or not FROM.isdisjoint(purpose.words(callee))
 
 
 FROM = frozenset({"for", "from"})

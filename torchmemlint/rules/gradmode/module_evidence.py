@@ -165,7 +165,7 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
         words & MODULE_WORDS
         or (event.training is False and event.direct and not event.what.startswith("self."))
         or flow.trains_in_another_phase(event)
-        or is_trained_beside(event, flow)
+        or is_trained_beside(event, flow, alone=True)
     ):
         return ModuleEvidence.CERTAIN
     if is_trained_by_callers(event, flow):
@@ -176,7 +176,8 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or any(c.startswith("torch.") for c in cuts))
     if holds_a_lambda(event.what, flow):
         return ModuleEvidence.WEAK
-    if is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
+    beside = is_trained_beside(event, flow)
+    if beside or is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
         return ModuleEvidence.LIKELY
     receiver, _, name = event.what.rpartition(".")
     if is_tensor and is_treated_as_module(receiver, name, flow):
@@ -299,14 +300,16 @@ def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
 BACKWARD = TORCH.words["back-propagates"]
 
 
-def is_trained_beside(event: Graph, flow: Flow) -> bool:
-    """Whether another call of the same object is back-propagated in this run."""
+def is_trained_beside(event: Graph, flow: Flow, alone: bool = False) -> bool:
+    """Whether another call of the same object is back-propagated in this run; ``alone``: through nothing but that call. What is given
+    a result that has a graph passes it on, with or without parameters of its own."""
     if flow.backwarded is None:
         flow.backwarded = {}
         for graph in flow.record.graphs.values():
             if graph.gid in flow.record.backwarded:
                 flow.backwarded.setdefault(graph.what, set()).add(graph.gid)
-    return bool(flow.backwarded.get(event.what, set()) - {event.gid})
+    others = flow.backwarded.get(event.what, set()) - {event.gid}
+    return any(not alone or flow.record.backwarded.isdisjoint(flow.record.graphs[gid].parents) for gid in others)
 
 
 MODULES_ALONE = MODULE_EVIDENCE - TORCH.methods.keys()
