@@ -38,7 +38,7 @@ from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import TRAINING, Kind, Meter, Mode, State
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
+from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, normal, truth
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.source.tolerant import Reading
 from torchmemlint.suppress import apply
@@ -210,7 +210,8 @@ class Found:
             return any((f.code, f.path, f.span) == (one.code, one.path, one.span) for f in findings)
 
         if among(self.kept):
-            return f"{one.code} {one.severity.value}: {one.message}"
+            confidence = f", {one.confidence.value} confidence, unless {one.unless}" if one.unless else ""
+            return f"{one.code} {one.severity.value}{confidence}: {one.message}"
         if one.code not in self.codes:
             return f"{one.code} would report this, but is not selected: {one.message}"
         if among(self.reported):
@@ -253,6 +254,15 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))
 
 
+MAX_NAMED = 6
+"""Graphs, and kinds of values, that are named for one value: a dict of everything may hold a hundred."""
+
+
+def some(texts: list[str]) -> list[str]:
+    """The first of a list, and how many the others are, where they are two at least."""
+    return texts if len(texts) <= MAX_NAMED + 1 else [*texts[:MAX_NAMED], f"{len(texts) - MAX_NAMED} more"]
+
+
 @dataclass(slots=True)
 class Words:
     """What is known from one record, in words."""
@@ -276,7 +286,8 @@ class Words:
         return bool(span.start.row <= self.watcher.row <= span.end.row)
 
     def value(self, value: Value, depth: int = 2) -> str:
-        return " or ".join(sorted({self._atom(atom, depth) for atom in value})) or "nothing"
+        texts = sorted({self._atom(atom, depth) for atom in normal(value)})
+        return " or ".join(some(texts)) or "nothing"
 
     def _atom(self, atom: object, depth: int) -> str:
         run, state = self.watcher.run, self.watcher.last
@@ -316,7 +327,8 @@ class Words:
         return "may belong to the graph of " + self.graphs(maybe) if maybe else "no graph"
 
     def graphs(self, graphs: Iterable[Graph]) -> str:
-        return "; ".join(dict.fromkeys(f"`{short(g.what)}` ({self.place(g)}{self.passed_back(g.gid)})" for g in graphs))
+        texts = dict.fromkeys(f"`{short(g.what)}` ({self.place(g)}{self.passed_back(g.gid)})" for g in graphs)
+        return "; ".join(some([*texts]))
 
     def place(self, graph: Graph) -> str:
         return self.at(graph.site) if graph.site.node >= 0 else "from outside"

@@ -146,10 +146,32 @@ def guarded(flow: Flow, detached: bool = False) -> Doubt:
         return doubts.OBJECT_GUARDED
     if detached:
         return doubts.GUARDED
-    own = {FunctionRef(root.path, f"{owner}.{name}") for name in FORWARDS}
-    callers = {caller.ref for caller in world.project.callers(root).calls}
-    is_part = flow.root_is_module() and root not in own and bool(callers) and callers <= own
+    is_part = flow.root_is_module() and root.qualname.rpartition(".")[2] not in FORWARDS and is_called_by_forwards(flow)
     return doubts.FORWARD_GUARDED if is_part else doubts.GUARDED
+
+
+def is_called_by_forwards(flow: Flow) -> bool:
+    """Whether modules' forwards alone call the root where grad mode may be on."""
+    world = flow.runs.world
+    with_grad = [
+        caller.ref
+        for caller in world.project.callers(flow.record.root).calls
+        if not is_guarded(caller, flow) and world.project.grad_mode(caller.ref).mode != StartMode.OFF
+    ]
+    return bool(with_grad) and all(is_part_of_forward(ref, world) for ref in with_grad)
+
+
+def is_part_of_forward(ref: FunctionRef, world: World, depth: int = 0) -> bool:
+    """Whether a method is a module's forward, or every call of it visible is made by one."""
+    owner = world.header(ref).owner if ref.qualname != MODULE else ""
+    if not owner:
+        return False
+    if ref.qualname.rpartition(".")[2] in FORWARDS:
+        return bool(world.is_module_class(ClassRef(ref.path, owner)))
+    callers = world.project.callers(ref)
+    if not callers.calls or callers.escapes or depth == MAX_DEPTH:
+        return False
+    return all(c.ref != ref and is_part_of_forward(c.ref, world, depth + 1) for c in callers.calls)
 
 
 def is_made(cls: ClassRef, world: World) -> bool:

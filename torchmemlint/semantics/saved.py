@@ -50,7 +50,9 @@ def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     near = [saved for saved in named if saved.path == ref.path] or [
         saved for saved in named if PurePosixPath(saved.path).parent == PurePosixPath(ref.path).parent
     ]
-    chosen = near or named or ([] if name and any(saved.file for saved in known) else [s for s in known if may_be(world, ref, s)])
+    chosen = (
+        near or named or ([] if name and any(saved.file for saved in known) else [s for s in known if may_be(world, ref, s)])
+    )
     if not chosen or not all(saved.on_host for saved in chosen):
         return None
     elsewhere = frozenset[str]().union(*(saved.elsewhere for saved in chosen))

@@ -79,6 +79,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt
+from torchmemlint.rules.reach import is_part_of_forward
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import Backward, CallEffect
@@ -276,7 +277,7 @@ def in_loop(event: CallEffect, flow: Flow) -> str | Silent:
         return Silent("a model was deleted just before, which ends a stage")
     if loop_of_steps(event, flow, loop):
         return "in every step of the loop"
-    if is_part_of_forward(flow.record.root, flow):
+    if is_part_of_forward(flow.record.root, flow.runs.world):
         return "in every forward"
     return Silent("no step runs in the body of its loop: each iteration is a stage")
 
@@ -396,7 +397,9 @@ def deletes_model(event: CallEffect, flow: Flow) -> bool:
     fed = {call.callee for call in calls if call.args}
     bare = {call.callee for call in calls}
     return any(
-        text in bare or any(what == text or what.startswith(f"{text}.") for what in called) or not makers(text, event, flow) <= fed
+        text in bare
+        or any(what == text or what.startswith(f"{text}.") for what in called)
+        or not makers(text, event, flow) <= fed
         for text in event.deleted_before
     )
 
@@ -424,20 +427,6 @@ def reads_like_a_maker(callee: str) -> bool:
 
 FROM = frozenset({"for", "from"})
 """Words of what gives an object for, or from, what it is given."""
-
-
-def is_part_of_forward(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether a method is a module's forward, or every call of it visible is made by one."""
-    world = flow.runs.world
-    owner = world.header(ref).owner if ref.qualname != MODULE else ""
-    if not owner:
-        return False
-    if ref.qualname.rpartition(".")[2] == TORCH.names["forward"]:
-        return bool(world.is_module_class(ClassRef(ref.path, owner)))
-    callers = world.project.callers(ref)
-    if not callers.calls or callers.escapes or depth == MAX_CALLERS_ABOVE:
-        return False
-    return all(c.ref != ref and is_part_of_forward(c.ref, flow, depth + 1) for c in callers.calls)
 
 
 def is_stage(frame: int, flow: Flow) -> bool:

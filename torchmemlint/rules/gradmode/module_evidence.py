@@ -13,7 +13,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
 from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
@@ -309,7 +309,13 @@ def is_trained_beside(event: Graph, flow: Flow, alone: bool = False) -> bool:
             if graph.gid in flow.record.backwarded:
                 flow.backwarded.setdefault(graph.what, set()).add(graph.gid)
     others = flow.backwarded.get(event.what, set()) - {event.gid}
-    return any(not alone or flow.record.backwarded.isdisjoint(flow.record.graphs[gid].parents) for gid in others)
+    return any(not alone or not is_given_a_trained(flow.record.graphs[gid], flow) for gid in others)
+
+
+def is_given_a_trained(event: Graph, flow: Flow) -> bool:
+    """Whether a call is given what a call made that a backward goes through as well."""
+    record = flow.record
+    return any(gid in record.backwarded and record.graphs[gid].kind in MADE_KINDS for gid in event.parents)
 
 
 MODULES_ALONE = MODULE_EVIDENCE - TORCH.methods.keys()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt
-from torchmemlint.rules.reach import guarded
+from torchmemlint.rules.reach import guarded, is_called_by_forwards
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, SinkKind
@@ -129,7 +129,8 @@ def is_detached_in_place(flow: Flow, mark: int) -> bool:
 def doubts_of(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
-    sure = claimed.freed or RecordFlag.BACKWARD in record.flags or record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
+    open_modes = (Mode.NO_CALLERS, Mode.MIXED) if is_called_by_forwards(flow) else (Mode.NO_CALLERS,)
+    sure = claimed.freed or RecordFlag.BACKWARD in record.flags or record.mode not in open_modes or flow.root_is_entry()
     return () if sure else (guarded(flow),)
 
 
