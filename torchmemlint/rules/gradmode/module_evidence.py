@@ -144,7 +144,7 @@ class ModuleEvidence(IntEnum):
 def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
     found = shown_by_uses(event, flow)
-    if found is not ModuleEvidence.CERTAIN or not may_be_bare_loss(event, flow):
+    if found > ModuleEvidence.LIKELY or not may_be_bare_loss(event, flow):
         return found
     above = (flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents))
     return ModuleEvidence.LIKELY if any(g.kind is GraphKind.OPAQUE for g in above) else ModuleEvidence.WEAK
