@@ -45,6 +45,16 @@ def may_be_frozen(what: str, test: str, place: str) -> Doubt:
     return Doubt(1, f"`{what}` is frozen, because `{test}` holds {place}")
 
 
+def no_tensor(what: str) -> Doubt:
+    """What a function that is not visible gives may be a number."""
+    return Doubt(1, f"`{what}` gives no tensor with a graph")
+
+
+def always_given(parameter: str) -> Doubt:
+    """The function has a phase for callers that leave a parameter out, and every visible caller gives it."""
+    return Doubt(3, f"every caller gives `{parameter}`, and none leaves it None")
+
+
 def wrapped(name: str, evaluates: bool) -> Doubt:
     """A decorator that is not visible may switch grad mode off; one whose name says evaluation probably does."""
     return Doubt(3 if evaluates else 1, f"`@{name}`, which is not visible, disables grad mode")

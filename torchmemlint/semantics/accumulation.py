@@ -199,6 +199,8 @@ def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | 
         return state
     if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in old):
         return state  # a parameter changes in place, and stays what it is
+    if statement.op != "|" and old and all(type(a) is Obj and m.heap[a.oid].kind is Kind.DICT for a in old):
+        return state  # a dict has no such operator: the statement raises
     lists = [a for a in old if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
     if lists and statement.op == "+":
         item = iterate(m, added, statement.node, state)

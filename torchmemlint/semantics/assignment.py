@@ -237,18 +237,19 @@ def write_into(
     old = state.vars.get(place)
     if old is None:
         return
-    loop = None
-    for gid in atom.graphs:
-        if m.record.graphs[gid].kind is GraphKind.CARRIED and m.record.graphs[gid].place == place:
-            loops = m.record.graphs[gid].site.loops
-            loop = loops[-1] if loops and loops[-1] in m.loops else None
+    carried = {
+        graph.site.loops[-1]
+        for graph in (m.record.graphs[gid] for gid in atom.graphs)
+        if graph.kind is GraphKind.CARRIED and graph.place == place and graph.site.loops
+    }
+    outlived = tuple(loop for loop in m.loops if loop in carried)
     mark = m.graph(GraphKind.STORED, node, text_of(target), key=place)
     m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
-    if loop is not None:
+    if outlived:
         m.emit(
             Store(
-                m.site(node), text_of(target.value), -1, StoreKind.ITEM, mark, fresh_graphs(m, graphs), hints, NOTHING, 0, loop,
-                source.node if source is not None else node, False,
+                m.site(node), text_of(target.value), -1, StoreKind.ITEM, mark, fresh_graphs(m, graphs), hints, NOTHING, 0, outlived[-1],
+                source.node if source is not None else node, False, outlived=outlived,
             )
         )  # fmt: skip
     state.vars[place] = frozenset(

@@ -86,7 +86,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
         text,
         key=text,
         parents=graphs,
-        mode=state.mode,
+        mode=Mode.UNKNOWN if inner is not None and is_made_in_unknown_mode(m, inner, state) else state.mode,
         training=training,
         module=oid,
         frozen=frozen,
@@ -199,6 +199,14 @@ def comes_of_frozen(m: Machine, inner: Value, state: State) -> bool:
     graphs, hints, _, _ = m.deep(inner, state)
     made = [m.record.graphs[gid] for gid in m.record.ancestors(graphs | hints) if m.record.graphs[gid].kind in MADE_KINDS]
     return bool(made) and all(graph.frozen for graph in made)
+
+
+def is_made_in_unknown_mode(m: Machine, inner: Value, state: State) -> bool:
+    """Whether a forward makes all graphs of its result under a switch that the analysis cannot tell
+    (``with torch.set_grad_enabled(self.as_loss)``)."""
+    graphs, hints, _, _ = m.deep(inner, state)
+    made = [m.record.graphs[gid] for gid in graphs | hints if m.record.graphs[gid].kind in MADE_KINDS]
+    return bool(made) and all(graph.mode is Mode.UNKNOWN for graph in made)
 
 
 def is_given_data(m: Machine, graphs: Iterable[int]) -> bool:

@@ -11,6 +11,7 @@ from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import ELEMENTS, Kind, State
 from torchmemlint.semantics.syntax import INSIDE, half_fix
+from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
     GUESSED,
@@ -28,6 +29,8 @@ from torchmemlint.semantics.values import (
     join,
     shallow,
 )
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 RECORDED = StoreKind.RECORDED
 FILLS_LISTS = {
@@ -80,7 +83,7 @@ def store_in(
     loop = m.outlived_loop(oid)
     if loop is None and not info.external:
         return value
-    if not graphs and not hints and not outputs:
+    if (not graphs and not hints and not outputs) or is_number_either_way(stored):
         return value
     if graphs | hints:
         m.sink(graphs | hints, SinkKind.STORED, place, node)
@@ -93,6 +96,19 @@ def store_in(
         tag=f"{oid}",
     )  # fmt: skip
     return value
+
+
+def is_number_either_way(stored: ir.Expr) -> bool:
+    """``kept.append(gamma.item() if learned else gamma)``: who takes the number out in one case has a number in the other."""
+    if not isinstance(stored, ir.IfExp):
+        return False
+    return any(
+        isinstance(taken, ir.Call)
+        and isinstance(taken.func, ir.Attr)
+        and TORCH.methods.get(taken.func.name) is Effect.ITEM
+        and text_of(taken.func.value) == text_of(other)
+        for taken, other in ((stored.then, stored.orelse), (stored.orelse, stored.then))
+    )
 
 
 def mark_elements(m: Machine, value: Value, mark: int, state: State) -> None:

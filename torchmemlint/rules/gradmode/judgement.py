@@ -23,7 +23,7 @@ from torchmemlint.rules.gradmode.module_evidence import (
     is_trained_beside,
     written,
 )
-from torchmemlint.rules.gradmode.phases import is_asked_without_grad
+from torchmemlint.rules.gradmode.phases import is_asked_without_grad, left_out_by_callers
 from torchmemlint.rules.gradmode.wanted_graphs import (
     FORWARD,
     decided_elsewhere,
@@ -203,6 +203,9 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     wrapper = unseen_wrapper(event, flow)
     if wrapper is not None:
         assumed.append(wrapper)
+    given = left_out_by_callers(flow)
+    if given:
+        assumed.append(doubts.always_given(given))
     if event.frozen_if is not None:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
     if not assumed and may_guard_itself(event, flow):
@@ -235,6 +238,8 @@ def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent |
         return Silent("the result is unused, and the call runs once")
     if TORCH.names["gradient-flag"] in flow.record.evidence.get(event.gid, ()):
         return Silent("the function checks whether there is a graph")
+    if any(key.endswith(f".{TORCH.names['gradient-flag']}") and not holds for key, holds in flow.record.assumptions):
+        return Silent("this way through the function is for values that have no graph")
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import FlowStep
@@ -22,11 +23,7 @@ def is_asked_without_grad(flow: Flow) -> bool:
     which the class is not known."""
     record, world = flow.record, flow.runs.world
     root = world.facts(record.root)
-    params = {param.name for param in root.params}
-    for key, value in record.assumptions:
-        frame, _, test = key.partition(":")
-        if int(frame) or test not in params:
-            continue
+    for test, value in assumed_of_callers(flow):
         asking = [
             (ref, call)
             for ref, call in calls_of(world, record.root, root)
@@ -35,6 +32,33 @@ def is_asked_without_grad(flow: Flow) -> bool:
         if asking and all(is_guarded(world, ref, call) for ref, call in asking):
             return True
     return False
+
+
+IS_NONE = re.compile(r"(\w+) is (not )?None")
+
+
+def assumed_of_callers(flow: Flow) -> Iterator[tuple[str, bool]]:
+    """The values that a run assumes of the root's parameters, or of tests whether they are None."""
+    params = {param.name for param in flow.runs.world.facts(flow.record.root).params}
+    for key, value in flow.record.assumptions:
+        frame, _, test = key.partition(":")
+        match = IS_NONE.fullmatch(test)
+        if not int(frame) and (match[1] if match is not None else test) in params:
+            yield test, value
+
+
+def left_out_by_callers(flow: Flow) -> str:
+    """A parameter of which a run assumes that it is None, though every visible caller gives something else for it that may be anything;
+    "" where there is none."""
+    root = flow.runs.world.facts(flow.record.root)
+    for test, value in assumed_of_callers(flow):
+        match = IS_NONE.fullmatch(test)
+        if match is None or value is bool(match[2]):
+            continue
+        calls = [call for _, call in calls_of(flow.runs.world, flow.record.root, root)]
+        if calls and all(asked_for(root, test, call) is not value for call in calls):
+            return match[1]
+    return ""
 
 
 def asking_with_grad(flow: Flow) -> Iterator[FlowStep]:
@@ -87,13 +111,18 @@ def calls_of(world: World, ref: FunctionRef, facts: FunctionFacts) -> Iterator[t
 
 
 def asked_for(facts: FunctionFacts, parameter: str, call: CallFact) -> bool | None:
-    """The value that a call gives for a parameter, or leaves it at; None where it is no literal."""
+    """The value that a call gives for a parameter, or leaves it at, or how a test whether that is None comes out; None where it is no
+    literal."""
     params = facts.params[bool(facts.owner) :]
+    match = IS_NONE.fullmatch(parameter)
+    parameter = match[1] if match is not None else parameter
     arg = argument_for(params, parameter, call.args)
     if arg is None and any(one.keyword in ("*", "**") for one in call.args):
         return None
     text = arg.const if arg is not None else next(param.default for param in facts.params if param.name == parameter)
-    return {"True": True, "False": False}.get(text)
+    if match is not None:
+        return None if not text else (text == "None") is not bool(match[2])
+    return {"True": True, "False": False, "None": False}.get(text)
 
 
 def is_guarded(world: World, ref: FunctionRef, call: CallFact) -> bool:

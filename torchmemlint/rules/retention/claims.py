@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, Silent, short
-from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.doubts import Doubt, no_tensor
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, SinkKind
+from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.state import Kind, Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
@@ -131,7 +131,24 @@ def doubts_of(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
     record = flow.record
     open_modes = (Mode.NO_CALLERS, Mode.MIXED) if is_called_by_forwards(flow) else (Mode.NO_CALLERS,)
     sure = claimed.freed or RecordFlag.BACKWARD in record.flags or record.mode not in open_modes or flow.root_is_entry()
-    return () if sure else (guarded(flow),)
+    return (*(() if sure else (guarded(flow),)), *unsure_graph(claimed, flow))
+
+
+def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
+    """The doubt where functions that are not visible gave all that is kept, and what is back-propagated has its graph from elsewhere,
+    too: they may as well give numbers (a reward, a rate)."""
+    record = flow.record
+    if any(graph.kind is not GraphKind.OPAQUE for graph in claimed.graphs):
+        return ()
+    own = record.ancestors(claimed.gids)
+    for event in record.events.values():
+        if isinstance(event, Backward):
+            through = record.ancestors(event.graphs | event.hints)
+            made = {gid for gid in through if record.graphs[gid].kind in MADE_KINDS}
+            sources = {gid for gid in made if made.isdisjoint(record.graphs[gid].parents)}
+            if claimed.gids & through and sources <= own:
+                return ()
+    return (no_tensor(short(claimed.graphs[0].what)),)
 
 
 FEW_TURNS = {True: 16, False: 3}
