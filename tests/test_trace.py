@@ -36,7 +36,8 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
     assert any(line.startswith("model: module") and line.endswith(", in evaluation mode") for line in out)
     assert "`model` runs as a module: it builds a graph" in out
     assert any(
-        line.startswith("TML201 error, medium confidence, unless ") and "`model(…)` builds an autograd graph after `eval()`" in line
+        line.startswith("TML201 error, medium confidence, unless ")
+        and "`model(…)` builds an autograd graph after `eval()`" in line
         for line in out
     )
     assert any(line.startswith("called by `run` (") for line in out)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.files.digest import digest
 from torchmemlint.findings import Finding, Span
+from torchmemlint.incremental.project_memory import ProjectMemory
 from torchmemlint.incremental.query_results import QueryResults
 from torchmemlint.index.plain import shape
 from torchmemlint.index.query_log import Query, QueryTrace, queries_and_notes
@@ -41,6 +42,7 @@ class FunctionResults:
     """Called with the findings of the edited functions, before functions are run that only depend on these."""
     cancel: Event | None = None
     """Set when nobody waits for the current check any more."""
+    projects: ProjectMemory = field(default_factory=ProjectMemory)
     _previous: dict[FunctionRef, tuple[OfFunction, QueryTrace]] = field(default_factory=dict)
     _current: dict[FunctionRef, tuple[OfFunction, QueryTrace]] = field(default_factory=dict)
     _last_results: dict[FunctionRef, _LastResult] = field(default_factory=dict)

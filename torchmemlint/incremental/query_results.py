@@ -20,7 +20,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.dependency_log import MISSING, shared_number
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.plain import shape
-from torchmemlint.index.project import Project
+from torchmemlint.index.project import OF_FILES, Project
 from torchmemlint.index.query_log import Query, QueryTrace
 from torchmemlint.index.references import ClassRef, FunctionRef
 
@@ -34,8 +34,6 @@ _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, Class
 
 _WITHOUT_PROJECT = ("text", "source", "module")
 """Queries answered without the project: mostly one of these has changed, so they are checked first."""
-_OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers", "header")
-"""Queries for contents of files: their results are never stored, for the file itself has them."""
 _COMMON = {each: each for each in (MISSING_RESULT, "null", "true", "false", "[]", "[[],true]", "[[],false]")}
 """The fingerprints of two in three queries: each is one object."""
 _OF_TEXTS: Mapping[Hashable, int] = {"text": keys.TEXT, "source": keys.SOURCE, "module": keys.MODULE, "within": keys.INSIDE}
@@ -204,7 +202,7 @@ class QueryResults:
         finally:
             self._project.query_log.current = around
         text = shape(answer)
-        if name not in _OF_FILES:
+        if name not in OF_FILES:
             if len(text) <= SHORT:
                 return text
             if self._stores:
@@ -244,7 +242,7 @@ class StoredQueries:
     def answer(self, query: Query) -> Any:
         """The result of a query; ``MISSING`` where it was not asked, or is not stored."""
         name = str(query[0])
-        found = self._fingerprints.get(to_text(query)) if name not in _OF_FILES else None
+        found = self._fingerprints.get(to_text(query)) if name not in OF_FILES else None
         if found is not None and found.startswith("#"):
             found = self._long.get(found)
         if found is None or found == MISSING_RESULT:

@@ -35,6 +35,7 @@ FIREWALL_FIELDS = 4
 IS_KEY = 1 << 63
 """Marks the code of a key: below it, its kind and the numbers of its two names."""
 _BITS = 28
+_NAME = (1 << _BITS) - 1
 
 
 def kind_of(code: int) -> int:
@@ -65,6 +66,7 @@ class DependencyLog:
         self.next = 0
         self.numbers: dict[Name, int] = {}
         self._names: list[Name] = []
+        self._all_names: list[Name] = []
         self._counts = array("I")
         self._dependencies = array("Q")
         self._cycles = array("Q")
@@ -91,6 +93,16 @@ class DependencyLog:
             return 0
         dependencies = set(reads)
         return self.code(*dependencies) if len(dependencies) == 1 else self._add(dependencies)
+
+    def whole(self, reads: Iterable[Dependency]) -> Dependency:
+        """As ``dependency``, but a key in full: its code says nothing in another log."""
+        found = self.dependency(reads)
+        if found < IS_KEY:
+            return found
+        if len(self._all_names) != len(self.numbers):
+            self._all_names = [*self.numbers]
+        first, second = found >> _BITS & _NAME, found & _NAME
+        return kind_of(found), self._all_names[first], str(self._all_names[second])
 
     def node(self, reads: Iterable[Dependency]) -> int:
         """The node of a result with these dependencies."""

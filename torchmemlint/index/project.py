@@ -11,7 +11,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from torchmemlint.index import keys
-from torchmemlint.index.dependency_log import MISSING, DependencyLog
+from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modules import Modules
@@ -28,6 +28,10 @@ Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
+OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers", "header")
+"""Queries for contents of files: their results are never stored, for the file itself has them."""
+
+
 def query(
     function: Callable[Concatenate[Linked, Arguments], Answer],
 ) -> Callable[Concatenate[Project, Arguments], Answer]:
@@ -36,18 +40,25 @@ def query(
     name = function.__name__
 
     def ask(self: Project, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        query_log = self.query_log
+        query_log, asked = self.query_log, (name, *args)
         if query_log.records:
-            query_log.current.queries.add((name, *args))
+            query_log.current.queries.add(asked)
         if self.earlier is not None:
-            found: Answer = self.earlier.answer((name, *args))
+            found: Answer = self.earlier.answer(asked)
             if found is not MISSING:
                 if self.log.on:
-                    self.log.reads = [self.earlier.dependency((name, *args))]
+                    self.log.reads = [self.earlier.dependency(asked)]
                 return found
+        if self.answers is not None and asked in self.answers:
+            known = self.answers[asked]
+            self.log.reads = [known[1]]
+            return known[0]  # type: ignore[no-any-return]
         if self.log.on:
             self.log.reads = []  # no query asks another: these are the dependencies of this answer
-        return function(self.linked, *args, **kwargs)
+        answer = function(self.linked, *args, **kwargs)
+        if self.answers is not None and name not in OF_FILES and not kwargs:
+            self.answers[asked] = answer, self.log.whole(self.log.reads)
+        return answer
 
     update_wrapper(ask, function)
     return ask
@@ -59,7 +70,7 @@ class StoredResults(Protocol):
     def answer(self, query: tuple[Hashable, ...], /) -> Any:
         """The answer to a query, ``MISSING`` where it is not among them."""
 
-    def dependency(self, query: tuple[Hashable, ...], /) -> int:
+    def dependency(self, query: tuple[Hashable, ...], /) -> Dependency:
         """What stands for the answer in the project's dependency log."""
 
 
@@ -70,6 +81,7 @@ class Project:
     complete          False where modules were left out that may hold callers: then "no caller" is never an answer
     first_node        where dependencies are logged: the number of the first node; else None
     earlier           stored answers that still hold
+    answers           answers so far, each with what it depends on; None where nobody keeps them
     """
 
     def __init__(
@@ -81,6 +93,7 @@ class Project:
         earlier: StoredResults | None = None,
     ) -> None:
         self.earlier = earlier
+        self.answers: dict[tuple[Hashable, ...], tuple[Any, Dependency]] | None = None
         self.log = DependencyLog()
         if first_node is not None:
             self.log.start(first_node)

@@ -26,6 +26,8 @@ def link(run: Run) -> Project:
     if run.previous is not None:
         return run.previous.project(run.scanned)
     wrappers = sorted({name for settings in run.settings.values() for name in settings.no_grad_wrappers})
+    if run.memory is not None:
+        return run.memory.projects.project(_every(run), wrappers, run.complete)
     return Project.build(_every(run), wrappers, run.complete, 0 if logs_dependencies(run) else None)
 
 
