@@ -11,5 +11,5 @@ Outside this package (a test holds to it) only these are used:
 
 The rest, from the bottom: ``records`` what is stored, as plain data · ``word_index`` which modules say a word · ``changed_keys``
 where two states of a module differ · ``dependency_graph``, ``firewalls`` what depends on that · ``propagation`` the files for which
-it matters. While a run is at work, ``index.query_log`` and ``index.dependency_log`` take down what is stored then.
+it matters · ``project_memory`` the same for the answers of a server's project. While a run is at work, ``index.query_log`` and ``index.dependency_log`` take down what is stored then.
 """
