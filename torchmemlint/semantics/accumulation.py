@@ -28,6 +28,7 @@ from torchmemlint.semantics.values import (
     Ext,
     Obj,
     Tensor,
+    Unknown,
     Value,
     add_marks,
     join,
@@ -181,6 +182,21 @@ def accumulate_into(
             m.set_attribute(oid, name, shallow(value), state)
 
 
+def may_have_operator(m: Machine, op: str, old: Value) -> bool:
+    """Whether nothing is known of what is added to, and the class whose method runs here, or the function, names a class of the
+    project that has the operator: it may be an object of that."""
+    if not all(type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind is Kind.THING) for a in old):
+        return False
+    with_operator = m.world.methods_named(OPERATORS[op]) if op in OPERATORS else ()
+    if not with_operator:
+        return False
+    ref = m.frame_closure[m.frame].ref
+    owner = m.world.header(ref).owner
+    around = m.world.within(ref.path, owner) if owner else (m.world.facts(ref),)
+    classes = {m.world.header(method).owner.rpartition(".")[2] for method in with_operator}
+    return any(classes & facts.names for facts in around)
+
+
 @handles(STATEMENTS, ir.AugAssign)
 def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | None:
     target = statement.target
@@ -196,6 +212,8 @@ def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | 
                 (function,) = function_value(m, method, atom.oid)
                 operator = ir.Attr(statement.node, target, name)
                 call_atom(m, function, call_at(statement.node, operator, [added], [statement.value]), state)
+        return state
+    if may_have_operator(m, statement.op, old):
         return state
     if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in old):
         return state  # a parameter changes in place, and stays what it is
