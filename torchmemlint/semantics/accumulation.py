@@ -11,7 +11,7 @@ from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
 from torchmemlint.semantics.elements import iterate, note_key
 from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import Accumulate, Regrowth
+from torchmemlint.semantics.events import Accumulate, Regrowth, Store
 from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
@@ -24,6 +24,7 @@ from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
     INTEGER,
+    NOTHING,
     SCALAR,
     Ext,
     Obj,
@@ -244,8 +245,28 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
     if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
         return  # the branch around it has decided the test
     if any(type(a) is Ext and a.name in TORCH.concatenations for a in evaluate(m, call.func, state)):
-        if grows_alone(m, loop, target, call) and not all(is_little(m, part, state) for part in added_to(call, text)):
+        parts = added_to(call, text)
+        if grows_alone(m, loop, target, call) and not all(is_little(m, part, state) for part in parts):
             m.emit(Regrowth(site, text, m.loops[-1]))
+            note_grown(m, text, parts, call.node, state)
+
+
+def note_grown(m: Machine, text: str, parts: list[ir.Expr], node: int, state: State) -> None:
+    """The outputs that a concatenation adds are kept as those that are put in a list."""
+    if state.mode is not Mode.OFF:
+        return
+    aside = state.copy()
+    for part in parts:
+        _, _, outputs, flags = m.deep(evaluate(m, part, aside), aside)
+        if outputs:
+            loop = m.loops[-1]
+            m.emit(
+                Store(
+                    m.site(node), text, -1, StoreKind.GROWN, -1, NOTHING, NOTHING, outputs, flags, loop, -1, False,
+                    holder_frame=m.frame, sure_tensor=True, outlived=(loop,),
+                ),
+                tag=text,
+            )  # fmt: skip
 
 
 def grows_alone(m: Machine, loop: ir.For | ir.While, target: ir.Expr, call: ir.Call) -> bool:

@@ -4,7 +4,7 @@
 Reports
 
 - outputs of a model that are collected on the device, batch by batch, in a loop over a data loader or one that gets its
-  batches by `next()`;
+  batches by `next()`: in a list, in a dict, or by `torch.cat` with those before;
 - values that any loop collects there, but that are only read if a parameter with the default False is set
   (`torch.stack(images) if return_all else image`).
 
@@ -81,7 +81,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Correction
+from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
@@ -106,6 +106,7 @@ RULE = Rule(
     triggers=TORCH.words["fills-lists"] | TORCH.words["concatenates"] | TORCH.words["grad-guards"],
     of_results=True,
     yields_to=frozenset({"TML402"}),
+    explains=Same.STATEMENT,
     correction=Correction.HOST,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
@@ -127,6 +128,11 @@ JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_g
 """Functions that put tensors together."""
 PUTS_TOGETHER = TORCH.words["joins"]
 COLLECTS = TORCH.words["fills-lists"]
+HELP = {
+    False: "store `.cpu()` copies, or reduce each batch to the values that you need",
+    True: "collect `.cpu()` copies in a list and concatenate them once after the loop, or reduce each batch to the values that you need",
+}
+"""What to do instead, and where the outputs are concatenated."""
 TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 """What is done with tensors alone: evidence of a collection's elements."""
 
@@ -171,11 +177,10 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             severity=Severity.NOTE if needed or few else None,
             label="stays on the device",
             cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, until `{place}` is dropped"
+            + ("; each step copies all of it" if event.how is StoreKind.GROWN else "")
             + (f"; little here: the loop has at most {info.turns} iterations" if few else "")
             + (f"; all of it may be wanted there: {needed}" if needed else ""),
-            help=f"collect only when `{flag}` is set"
-            if flag
-            else "store `.cpu()` copies, or reduce each batch to the values that you need",
+            help=f"collect only when `{flag}` is set" if flag else HELP[event.how is StoreKind.GROWN],
             flow=[flow.step_of(forwards[0], "the output is created here")],
             fix=fix,
         ),
@@ -314,7 +319,7 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
     """Whether what is collected is seen to be tensors: a network's output may as well be text, a dictionary or boxes."""
     record = flow.record
     made = [record.forwards[g] for g in event.outputs if g in record.forwards]
-    if event.flags & (COMPUTED | DETACHED):
+    if event.flags & (COMPUTED | DETACHED) or event.how is StoreKind.GROWN:
         return True
     if (
         event.how in (StoreKind.APPEND, StoreKind.ITEM)
