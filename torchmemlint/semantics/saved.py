@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.calls import MAX_FUNCTIONS
 from torchmemlint.lower import ir
 from torchmemlint.semantics.released import Placed, binds, text_of_function
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.walk import nodes_of_expr
+from torchmemlint.semantics.walk import everything, nodes_of_expr
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -31,12 +32,13 @@ WHOLE = ""
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint that the project saves: its file's name where that is written out, else ""; the keys under which tensors are on the
-    host, and those under which they are where the program has them. Both are empty where nothing is known."""
+    host, and those under which they are where the program has them; and all its keys. They are empty where nothing is known."""
 
     path: str
     file: str
     on_host: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
 
 def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
@@ -54,6 +56,67 @@ def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     elsewhere = frozenset[str]().union(*(saved.elsewhere for saved in chosen))
     on_host = frozenset[str]().union(*(saved.on_host for saved in chosen)) - elsewhere
     return Saved(ref.path, name, on_host, elsewhere) if on_host else None
+
+
+def left_unread(world: World, ref: FunctionRef, node: int) -> tuple[frozenset[str], frozenset[str]]:
+    """The keys that a function reads of a file that it loads, and those under which the file has tensors beside, that were not on the
+    host: by every save of the project with these keys, those in the same folder first. Both are empty where it is not known what is
+    read, or what was saved."""
+    read = keys_read(world, ref, node)
+    known = [saved for saved in world.memoize(all_saved, TORCH.names["saves"]) if read and read <= saved.keys]
+    near = [saved for saved in known if PurePosixPath(saved.path).parent == PurePosixPath(ref.path).parent]
+    unread = [saved.elsewhere - read for saved in near or known]
+    if not unread or not all(unread) or any(saved.elsewhere & read for saved in near or known):
+        return frozenset(), frozenset()
+    return read, frozenset[str]().union(*unread)
+
+
+def saves_more(world: World) -> bool:
+    """Whether the project saves a dict with a state that was not on the host, and other entries beside."""
+    return any(saved.elsewhere and saved.keys - saved.elsewhere for saved in world.memoize(all_saved, TORCH.names["saves"]))
+
+
+def keys_read(world: World, ref: FunctionRef, node: int) -> frozenset[str]:
+    """The keys that are read of what a call gives, until its name is bound again; empty where anything else is done with it."""
+    statements = Text(world, ref).statements
+    place, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
+    bound = statements[place].statement if call is not None else None
+    if not isinstance(bound, ir.Assign) or bound.value is not call or not isinstance(bound.targets[0], ir.Name):
+        return frozenset()
+    name = bound.targets[0].id
+    if ref.qualname == MODULE and any(name in each.names - each.locals for each in others_of(world, ref)):
+        return frozenset()
+    read, uses = set[str](), 0
+    for one in statements[place + 1 :]:
+        if binds(one.statement, name):
+            break
+        for part in own_parts(one.statement):
+            uses += isinstance(part, ir.Name) and part.id == name
+            match part:
+                case ir.Subscript(value=ir.Name(id=id), index=[ir.Const(value=str() as key)]) if id == name:
+                    read.add(key)
+                    uses -= 1
+    return frozenset(read) if not uses else frozenset()
+
+
+def others_of(world: World, ref: FunctionRef) -> list[FunctionFacts]:
+    """The functions of a module, beside its own statements."""
+    return [each for each in world.project.module(ref.path).functions if each.qualname != MODULE]
+
+
+def own_parts(statement: ir.Stmt) -> Iterator[object]:
+    """The parts of a statement without those of the blocks in it, which are statements of their own."""
+    match statement:
+        case ir.If() | ir.While():
+            yield from everything(statement.test)
+        case ir.For():
+            yield from everything([statement.target, statement.iterable])
+        case ir.With():
+            yield from everything(statement.items)
+        case ir.Try():
+            return
+        case _:
+            yield from everything(statement)
 
 
 def all_saved(world: World, name: str) -> tuple[Saved, ...]:
@@ -78,7 +141,8 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
                 continue
             kept = text.kept(call.args[0].value, place)
             on_host, elsewhere = kept if kept is not None else (frozenset[str](), frozenset[str]())
-            out.append(Saved(ref.path, text.file(call.args[1].value, place), on_host, elsewhere))
+            keys = text.keys(call.args[0].value, place)
+            out.append(Saved(ref.path, text.file(call.args[1].value, place), on_host, elsewhere, keys))
     return tuple(out) or (Saved(ref.path, ""),)
 
 
@@ -140,6 +204,13 @@ class Text:
                 if name := self.file(*found, depth + 1):
                     return name
         return ""
+
+    def keys(self, expr: ir.Expr, place: int) -> frozenset[str]:
+        """The keys of a dict that is written out, or of the one that a name was last bound to."""
+        if isinstance(expr, ir.Name) and (found := self.bound(expr.id, place)) is not None:
+            expr = found[0]
+        items = expr.items if isinstance(expr, ir.DictDisplay) else []
+        return frozenset(str(key.value) for key, _ in items if isinstance(key, ir.Const))
 
     def kept(self, expr: ir.Expr, place: int, depth: int = 0) -> Kept | None:
         """Where the tensors of a value are; None where it is not known what it is."""
