@@ -257,9 +257,9 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
         bare_maker = bool(method) and (
             makes_bare(m.world, maker, bare, absolute) or made_constant(m.world, maker, bare, absolute)
         )
-        if class_kind(absolute) is Kind.LIST and method and made_bounded(m.world, maker, bare):
-            return frozenset((Obj(m.first_held(Kind.WINDOW, text, info, (oid, name, Kind.WINDOW))),))
         made = made_by_library(m, absolute, oid, name, text, bare_maker)
+        if made is not None and class_kind(absolute) is Kind.LIST and method and made_bounded(m.world, maker, bare):
+            m.record.cleared.update(atom.oid for atom in made if type(atom) is Obj)
         if made is not None:
             return made
     found = m.world.project.class_of(path, method, f"self.{name}")
