@@ -251,6 +251,39 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
             note_grown(m, text, parts, call.node, state)
 
 
+def made_longer(m: Machine, statement: ir.Assign, state: State) -> bool:
+    """``rows = rows + [row]``, ``rows = [*rows, row]``: a list that is bound again with more in it is taken for the same list, and
+    what is new in it is kept as by ``extend``."""
+    target = statement.targets[0]
+    added = put_beside(statement.value, text_of(target)) if len(statement.targets) == 1 else []
+    old = evaluate(m, target, state) if added else EMPTY
+    lists = [a.oid for a in old if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
+    if not lists or len(lists) < len(old):
+        return False
+    m.meter.take(len(state.vars))
+    if any(sum(Obj(oid) in held for held in state.vars.values()) > 1 for oid in lists):
+        return False  # by another name it stays as it was
+    for how, part in added:
+        value = evaluate(m, part, state)
+        if how is StoreKind.EXTEND:
+            value = iterate(m, value, statement.node, state)
+        for oid in lists:
+            store_in(m, oid, text_of(target), how, value, statement.node, part, state)
+    return True
+
+
+def put_beside(expr: ir.Expr, text: str) -> list[tuple[StoreKind, ir.Expr]]:
+    """The parts of an expression that puts something beside the elements of the list of that name: lists, or single elements."""
+    match expr:
+        case ir.Binary(op="+", left=left, right=right) if text in (text_of(left), text_of(right)):
+            return [(StoreKind.EXTEND, right if text_of(left) == text else left)]
+        case ir.Sequence(kind=ir.Display.LIST, items=items):
+            stars = [each.value for each in items if isinstance(each, ir.Star)]
+            if [text_of(each) for each in stars] == [text]:
+                return [(StoreKind.APPEND, each) for each in items if not isinstance(each, ir.Star)]
+    return []
+
+
 def note_grown(m: Machine, text: str, parts: list[ir.Expr], node: int, state: State) -> None:
     """The outputs that a concatenation adds are kept as those that are put in a list."""
     if state.mode is not Mode.OFF:
