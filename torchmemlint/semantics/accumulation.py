@@ -261,6 +261,8 @@ def made_longer(m: Machine, statement: ir.Assign, state: State) -> bool:
     if not lists or len(lists) < len(old):
         return False
     m.meter.take(len(state.vars))
+    if isinstance(target, ir.Name) and any(m.heap[oid].external or m.heap[oid].frame != m.frame for oid in lists):
+        return False  # whoever gave it still has the shorter one
     if any(sum(Obj(oid) in held for held in state.vars.values()) > 1 for oid in lists):
         return False  # by another name it stays as it was
     for how, part in added:
