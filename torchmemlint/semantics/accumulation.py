@@ -11,7 +11,7 @@ from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
 from torchmemlint.semantics.elements import iterate, note_key
 from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import Accumulate, Regrowth
+from torchmemlint.semantics.events import Accumulate, Regrowth, Store
 from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
@@ -24,10 +24,12 @@ from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
     INTEGER,
+    NOTHING,
     SCALAR,
     Ext,
     Obj,
     Tensor,
+    Unknown,
     Value,
     add_marks,
     join,
@@ -181,6 +183,21 @@ def accumulate_into(
             m.set_attribute(oid, name, shallow(value), state)
 
 
+def may_have_operator(m: Machine, op: str, old: Value) -> bool:
+    """Whether nothing is known of what is added to, and the class whose method runs here, or the function, names a class of the
+    project that has the operator: it may be an object of that."""
+    if not all(type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind is Kind.THING) for a in old):
+        return False
+    with_operator = m.world.methods_named(OPERATORS[op]) if op in OPERATORS else ()
+    if not with_operator:
+        return False
+    ref = m.frame_closure[m.frame].ref
+    owner = m.world.header(ref).owner
+    around = m.world.within(ref.path, owner) if owner else (m.world.facts(ref),)
+    classes = {m.world.header(method).owner.rpartition(".")[2] for method in with_operator}
+    return any(classes & facts.names for facts in around)
+
+
 @handles(STATEMENTS, ir.AugAssign)
 def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | None:
     target = statement.target
@@ -196,6 +213,8 @@ def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | 
                 (function,) = function_value(m, method, atom.oid)
                 operator = ir.Attr(statement.node, target, name)
                 call_atom(m, function, call_at(statement.node, operator, [added], [statement.value]), state)
+        return state
+    if may_have_operator(m, statement.op, old):
         return state
     if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in old):
         return state  # a parameter changes in place, and stays what it is
@@ -228,8 +247,63 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
     if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
         return  # the branch around it has decided the test
     if any(type(a) is Ext and a.name in TORCH.concatenations for a in evaluate(m, call.func, state)):
-        if grows_alone(m, loop, target, call) and not all(is_little(m, part, state) for part in added_to(call, text)):
+        parts = added_to(call, text)
+        if grows_alone(m, loop, target, call) and not all(is_little(m, part, state) for part in parts):
             m.emit(Regrowth(site, text, m.loops[-1]))
+            note_grown(m, text, parts, call.node, state)
+
+
+def made_longer(m: Machine, statement: ir.Assign, state: State) -> bool:
+    """``rows = rows + [row]``, ``rows = [*rows, row]``: a list that is bound again with more in it is taken for the same list, and
+    what is new in it is kept as by ``extend``."""
+    target = statement.targets[0]
+    added = put_beside(statement.value, text_of(target)) if len(statement.targets) == 1 else []
+    old = evaluate(m, target, state) if added else EMPTY
+    lists = [a.oid for a in old if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
+    if not lists or len(lists) < len(old):
+        return False
+    m.meter.take(len(state.vars))
+    if isinstance(target, ir.Name) and any(m.heap[oid].external or m.heap[oid].frame != m.frame for oid in lists):
+        return False  # whoever gave it still has the shorter one
+    if any(sum(Obj(oid) in held for held in state.vars.values()) > 1 for oid in lists):
+        return False  # by another name it stays as it was
+    for how, part in added:
+        value = evaluate(m, part, state)
+        if how is StoreKind.EXTEND:
+            value = iterate(m, value, statement.node, state)
+        for oid in lists:
+            store_in(m, oid, text_of(target), how, value, statement.node, part, state)
+    return True
+
+
+def put_beside(expr: ir.Expr, text: str) -> list[tuple[StoreKind, ir.Expr]]:
+    """The parts of an expression that puts something beside the elements of the list of that name: lists, or single elements."""
+    match expr:
+        case ir.Binary(op="+", left=left, right=right) if text in (text_of(left), text_of(right)):
+            return [(StoreKind.EXTEND, right if text_of(left) == text else left)]
+        case ir.Sequence(kind=ir.Display.LIST, items=items):
+            stars = [each.value for each in items if isinstance(each, ir.Star)]
+            if [text_of(each) for each in stars] == [text]:
+                return [(StoreKind.APPEND, each) for each in items if not isinstance(each, ir.Star)]
+    return []
+
+
+def note_grown(m: Machine, text: str, parts: list[ir.Expr], node: int, state: State) -> None:
+    """The outputs that a concatenation adds are kept as those that are put in a list."""
+    if state.mode is not Mode.OFF:
+        return
+    aside = state.copy()
+    for part in parts:
+        _, _, outputs, flags = m.deep(evaluate(m, part, aside), aside)
+        if outputs:
+            loop = m.loops[-1]
+            m.emit(
+                Store(
+                    m.site(node), text, -1, StoreKind.GROWN, -1, NOTHING, NOTHING, outputs, flags, loop, -1, False,
+                    holder_frame=m.frame, sure_tensor=True, outlived=(loop,),
+                ),
+                tag=text,
+            )  # fmt: skip
 
 
 def grows_alone(m: Machine, loop: ir.For | ir.While, target: ir.Expr, call: ir.Call) -> bool:

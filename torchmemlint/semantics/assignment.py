@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from torchmemlint.index.queries.contents import BACKWARD_ALONE
 from torchmemlint.lower import ir
-from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, record_accumulation, term_of
+from torchmemlint.semantics.accumulation import (
+    fresh_graphs,
+    made_longer,
+    note_regrowth,
+    outside_total,
+    record_accumulation,
+    term_of,
+)
 from torchmemlint.semantics.call_effects import gradients_freed, record_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import adopt, iterate, put
@@ -54,6 +61,8 @@ WEIGHT_ALONE = TORCH.words["weight-alone"]
 
 @handles(STATEMENTS, ir.Assign)
 def run_assignment(m: Machine, statement: ir.Assign, state: State) -> State | None:
+    if made_longer(m, statement, state):
+        return state
     value = evaluate(m, statement.value, state)
     for target in statement.targets:
         if m.loops and isinstance(statement.value, (ir.Call, ir.IfExp)):

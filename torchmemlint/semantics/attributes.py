@@ -12,7 +12,7 @@ from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
-from torchmemlint.semantics.parameters import HOLDERS, made_constant, makes_bare, parametric_attributes
+from torchmemlint.semantics.parameters import HOLDERS, made_bounded, made_constant, makes_bare, parametric_attributes
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, State
 from torchmemlint.semantics.stores import makes_recorder
@@ -258,6 +258,8 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             makes_bare(m.world, maker, bare, absolute) or made_constant(m.world, maker, bare, absolute)
         )
         made = made_by_library(m, absolute, oid, name, text, bare_maker)
+        if made is not None and class_kind(absolute) is Kind.LIST and method and made_bounded(m.world, maker, bare):
+            m.record.cleared.update(atom.oid for atom in made if type(atom) is Obj)
         if made is not None:
             return made
     found = m.world.project.class_of(path, method, f"self.{name}")

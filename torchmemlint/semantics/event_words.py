@@ -61,6 +61,8 @@ class StoreKind(StrEnum):
     APPEND = "append"
     ATTR = "attr"
     EXTEND = "extend"
+    GROWN = "grown"
+    """Concatenated with what is there."""
     INSERT = "insert"
     ITEM = "item"
     """A subscript, or an entry of a mapping."""

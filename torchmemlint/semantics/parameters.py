@@ -288,6 +288,12 @@ def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
     )
 
 
+def made_bounded(world: World, ref: FunctionRef, callee: str) -> bool:
+    """Whether every call of ``callee`` in a function gives a ``maxlen``, by name or behind what to begin with."""
+    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
+    return bool(calls) and all("maxlen" in call.keywords or len(call.args) > 1 for call in calls)
+
+
 def _calls_by_callee(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
     found: dict[str, list[CallFact]] = {}
     for call in world.facts(ref).calls:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.calls import MAX_FUNCTIONS
 from torchmemlint.lower import ir
@@ -31,8 +32,7 @@ WHOLE = ""
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint that the project saves: its file's name where that is written out, else ""; the keys under which tensors are on the
-    host, and those under which they are where the program has them. Both are empty where nothing is known. ``keys`` are all that it has,
-    where it is a dict whose keys are written out."""
+    host, and those under which they are where the program has them; and all its keys. They are empty where nothing is known."""
 
     path: str
     file: str
@@ -67,6 +67,67 @@ def may_be(world: World, ref: FunctionRef, saved: Saved) -> bool:
         return True
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found[0].body))
+
+
+def left_unread(world: World, ref: FunctionRef, node: int) -> tuple[frozenset[str], frozenset[str]]:
+    """The keys that a function reads of a file that it loads, and those under which the file has tensors beside, that were not on the
+    host: by every save of the project with these keys, those in the same folder first. Both are empty where it is not known what is
+    read, or what was saved."""
+    read = keys_read(world, ref, node)
+    known = [saved for saved in world.memoize(all_saved, TORCH.names["saves"]) if read and read <= saved.keys]
+    near = [saved for saved in known if PurePosixPath(saved.path).parent == PurePosixPath(ref.path).parent]
+    unread = [saved.elsewhere - read for saved in near or known]
+    if not unread or not all(unread) or any(saved.elsewhere & read for saved in near or known):
+        return frozenset(), frozenset()
+    return read, frozenset[str]().union(*unread)
+
+
+def saves_more(world: World) -> bool:
+    """Whether the project saves a dict with a state that was not on the host, and other entries beside."""
+    return any(saved.elsewhere and saved.keys - saved.elsewhere for saved in world.memoize(all_saved, TORCH.names["saves"]))
+
+
+def keys_read(world: World, ref: FunctionRef, node: int) -> frozenset[str]:
+    """The keys that are read of what a call gives, until its name is bound again; empty where anything else is done with it."""
+    statements = Text(world, ref).statements
+    place, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
+    bound = statements[place].statement if call is not None else None
+    if not isinstance(bound, ir.Assign) or bound.value is not call or not isinstance(bound.targets[0], ir.Name):
+        return frozenset()
+    name = bound.targets[0].id
+    if ref.qualname == MODULE and any(name in each.names - each.locals for each in others_of(world, ref)):
+        return frozenset()
+    read, uses = set[str](), 0
+    for one in statements[place + 1 :]:
+        if binds(one.statement, name):
+            break
+        for part in own_parts(one.statement):
+            uses += isinstance(part, ir.Name) and part.id == name
+            match part:
+                case ir.Subscript(value=ir.Name(id=id), index=[ir.Const(value=str() as key)]) if id == name:
+                    read.add(key)
+                    uses -= 1
+    return frozenset(read) if not uses else frozenset()
+
+
+def others_of(world: World, ref: FunctionRef) -> list[FunctionFacts]:
+    """The functions of a module, beside its own statements."""
+    return [each for each in world.project.module(ref.path).functions if each.qualname != MODULE]
+
+
+def own_parts(statement: ir.Stmt) -> Iterator[object]:
+    """The parts of a statement without those of the blocks in it, which are statements of their own."""
+    match statement:
+        case ir.If() | ir.While():
+            yield from everything(statement.test)
+        case ir.For():
+            yield from everything([statement.target, statement.iterable])
+        case ir.With():
+            yield from everything(statement.items)
+        case ir.Try():
+            return
+        case _:
+            yield from everything(statement)
 
 
 def all_saved(world: World, name: str) -> tuple[Saved, ...]:

@@ -10,6 +10,8 @@ It does not report loops that
 - visibly have sixteen iterations or fewer;
 - iterate over a dict, or in a `forward` over the parts of a module.
 
+TML401 reports the outputs of a whole data set that grow so on the device.
+
 ## What it costs
 Each iteration allocates a new tensor and copies the old one: n iterations allocate about n/2 times the final bytes
 (measured: 4.5 times for 8 iterations, 33.5 for 64, 128.5 for 256). At peak, the old and the new tensor are 2.0 times the final
@@ -78,6 +80,7 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     triggers=WORDS,
+    yields_to=frozenset({"TML401"}),
     correction=Correction.ROOM,
     advice=frozenset({Advice.STEADY_SHAPES}),
 )

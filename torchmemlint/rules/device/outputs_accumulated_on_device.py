@@ -4,7 +4,8 @@
 Reports
 
 - outputs of a model that are collected on the device, batch by batch, in a loop over a data loader or one that gets its
-  batches by `next()`;
+  batches by `next()`: in a list, in a dict, by `torch.cat` with those before, or by a method that keeps what it is given (the
+  finding is at its call);
 - values that any loop collects there, but that are only read if a parameter with the default False is set
   (`torch.stack(images) if return_all else image`).
 
@@ -77,16 +78,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.findings import Finding, Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
-from torchmemlint.rules.card import About, Advice, Correction
+from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Store
-from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.host_uses import met_on_device, taken_whole
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.root_choice import is_move, may_collect_on_device
@@ -106,6 +107,7 @@ RULE = Rule(
     triggers=TORCH.words["fills-lists"] | TORCH.words["concatenates"] | TORCH.words["grad-guards"],
     of_results=True,
     yields_to=frozenset({"TML402"}),
+    explains=Same.STATEMENT,
     correction=Correction.HOST,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
@@ -127,6 +129,11 @@ JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_g
 """Functions that put tensors together."""
 PUTS_TOGETHER = TORCH.words["joins"]
 COLLECTS = TORCH.words["fills-lists"]
+HELP = {
+    False: "store `.cpu()` copies, or reduce each batch to the values that you need",
+    True: "collect `.cpu()` copies in a list and concatenate them once after the loop, or reduce each batch to the values that you need",
+}
+"""What to do instead, and where the outputs are concatenated."""
 TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 """What is done with tensors alone: evidence of a collection's elements."""
 
@@ -145,7 +152,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
     info = record.loops.get(event.loop) if event.loop is not None else None
-    if not forwards or info is None or not flow.own(event.site):
+    if not forwards or info is None or not (flow.own(event.site) or is_handed_on(event, forwards, flow)):
         return
     flag = flag_of_readers(event, flow)
     silent = is_small(event, flow) or is_taken_by_numpy(event, flow) or is_piece(event, forwards, info, flow)
@@ -156,31 +163,47 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is not None:
         yield silent
         return
-    fix = move(event, flow) if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag else None
-    place = short(event.place)
-    needed = "" if flag else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
+    yield Draft(found(event, forwards, info, flag, flow), frozenset(event.outputs), event.site.handler)
+
+
+def is_handed_on(event: Store, forwards: Sequence[Graph], flow: Flow) -> bool:
+    """Whether a function that is called keeps what this one's networks gave, in no container of its own."""
+    return (
+        event.loop is not None
+        and flow.own(Site(event.loop[0], -1))
+        and (event.holder_frame < 0 or flow.own(Site(event.holder_frame, -1)))
+        and all(flow.own(graph.site) for graph in forwards)
+    )
+
+
+def found(event: Store, forwards: Sequence[Graph], info: LoopInfo, flag: str, flow: Flow) -> Finding:
+    """The finding, at the call where a function that is called keeps the outputs; ``flag`` as ``flag_of_readers`` gives it."""
+    own = flow.own(event.site)
+    movable = own and event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag
+    site, place = event.site, short(event.place)
+    steps = [flow.step_of(forwards[0], "the output is created here")]
+    if not own:
+        steps.append(flow.step(site, f"kept here, in `{place}`"))
+        site, callee = flow.own_call(site)
+        place = short(callee.qualname)
+    needed = "" if flag or not own else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
     few = 0 <= info.turns <= FEW
-    yield Draft(
-        flow.at(
-            RULE,
-            event.site,
-            f"`{place}` collects every iteration's output on the device, but reads it only when `{flag}` is set"
-            if flag
-            else f"`{place}` collects every batch's output on the device",
-            doubts=doubts_of(event, forwards, info),
-            severity=Severity.NOTE if needed or few else None,
-            label="stays on the device",
-            cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, until `{place}` is dropped"
-            + (f"; little here: the loop has at most {info.turns} iterations" if few else "")
-            + (f"; all of it may be wanted there: {needed}" if needed else ""),
-            help=f"collect only when `{flag}` is set"
-            if flag
-            else "store `.cpu()` copies, or reduce each batch to the values that you need",
-            flow=[flow.step_of(forwards[0], "the output is created here")],
-            fix=fix,
-        ),
-        frozenset(event.outputs),
-        event.site.handler,
+    return flow.at(
+        RULE,
+        site,
+        f"`{place}` collects every iteration's output on the device, but reads it only when `{flag}` is set"
+        if flag
+        else f"`{place}` collects every batch's output on the device",
+        doubts=doubts_of(event, forwards, info),
+        severity=Severity.NOTE if needed or few else None,
+        label="stays on the device",
+        cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, until `{short(event.place)}` is dropped"
+        + ("; each step copies all of it" if event.how is StoreKind.GROWN else "")
+        + (f"; little here: the loop has at most {info.turns} iterations" if few else "")
+        + (f"; all of it may be wanted there: {needed}" if needed else ""),
+        help=f"collect only when `{flag}` is set" if flag else HELP[event.how is StoreKind.GROWN],
+        flow=steps,
+        fix=move(event, flow) if movable else None,
     )
 
 
@@ -314,7 +337,7 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
     """Whether what is collected is seen to be tensors: a network's output may as well be text, a dictionary or boxes."""
     record = flow.record
     made = [record.forwards[g] for g in event.outputs if g in record.forwards]
-    if event.flags & (COMPUTED | DETACHED):
+    if event.flags & (COMPUTED | DETACHED) or event.how is StoreKind.GROWN:
         return True
     if (
         event.how in (StoreKind.APPEND, StoreKind.ITEM)
@@ -331,10 +354,12 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
 
 def joined_elsewhere(event: Store, flow: Flow) -> bool:
     """Whether some method of the class puts together what an attribute of the object collects."""
-    owner = flow.runs.world.header(flow.record.root).owner
-    if not owner or not event.place.startswith("self."):
+    ref = flow.frame(event.site).ref
+    owner = flow.runs.world.header(ref).owner
+    place = event.place if flow.own(event.site) else f"self.{event.place.rpartition('.')[2]}"
+    if not owner or not place.startswith("self."):
         return False
-    return flow.runs.world.memoize(_joins, (flow.record.root.path, owner, event.place))
+    return flow.runs.world.memoize(_joins, (ref.path, owner, place))
 
 
 def _joins(world: World, key: tuple[str, str, str]) -> bool:

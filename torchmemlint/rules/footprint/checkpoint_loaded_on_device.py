@@ -10,7 +10,9 @@ Reports, in a project that uses CUDA:
   saved from (warning);
 - other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be loaded on a machine without that GPU. In a program that moves nothing to a device, every
-  call without `map_location` is a note.
+  call without `map_location` is a note;
+- the same if only other entries of the dict are read (`checkpoint["epoch"]`), and every visible `torch.save` that writes these saves a
+  network's state beside them.
 
 It does not report:
 
@@ -96,7 +98,7 @@ from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
-from torchmemlint.semantics.saved import Saved, saved_from_host
+from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
 from torchmemlint.semantics.world import MODULE
@@ -144,12 +146,14 @@ COPIED = "its tensors are copied into the parameters here"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    """A function that loads something and returns something, and is called: its callers may hold what it loaded."""
-    if not facts.returned or "load" not in facts.names or facts.qualname == MODULE:
+    """A function that loads something, and returns something and is called: its callers may hold what it loaded; or one in a project
+    that saves checkpoints, of which it may read a part."""
+    if "load" not in facts.names or facts.qualname == MODULE:
         return False
     project = runs.world.project
-    loads = any(project.resolve(ref.path, call.callee, facts.qualname) in LOADERS for call in facts.calls)
-    return loads and bool(project.callers(ref).calls)
+    if not any(project.resolve(ref.path, call.callee, facts.qualname) in LOADERS for call in facts.calls):
+        return False
+    return bool(facts.returned and project.callers(ref).calls) or saves_more(runs.world)
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
@@ -166,13 +170,38 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if restored is None or restored.holding is None:
         restored = restored_by_callers(event, flow) or restored
     if restored is None:
-        yield Silent("no visible `load_state_dict()` uses the loaded values")
+        yield read_in_part(event, flow)
     elif is_without_gpu(restored.event.site):
         yield Silent("it runs only without a GPU")
     elif restored.numbers and all(is_whole(use, restored.event) for use in restored.uses):
         yield Silent("the state of a scheduler or a gradient scaler has no tensors")
     else:
         yield from restored_at(event, restored, flow)
+
+
+def read_in_part(event: CallEffect, flow: Flow) -> Draft | Silent:
+    """The finding for a checkpoint of which no state is restored: only other parts of it are read."""
+    world, ref, node = flow.runs.world, flow.frame(event.site).ref, event.site.node
+    read, unread = left_unread(world, ref, node)
+    if not unread or argument(event, 1, "map_location") is not None:
+        return Silent("no visible `load_state_dict()` uses the loaded values")
+    if is_without_gpu(event.site) or runs_on_host(flow):
+        return Silent("the program moves nothing to a device")
+    wanted = " and ".join(f"`{key}`" for key in sorted(read))
+    other = taken_otherwise(world, ref, node)
+    return Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`torch.load` without `map_location` loads a file's tensors onto the GPU that they were saved from; only {wanted} {'is' if len(read) == 1 else 'are'} read",
+            severity=Severity.NOTE,
+            label="no `map_location`",
+            cost=f"what the file holds under {' and '.join(f'`{key}`' for key in sorted(unread))} on the device, until the dict is dropped",
+            help='load on the host, `map_location="cpu"`, and drop the dict when it has been read',
+            fix=NoFix(other) if other else flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE),
+        ),
+        handler=event.site.handler,
+    )
 
 
 def is_harmless(event: CallEffect, flow: Flow) -> Silent | None:

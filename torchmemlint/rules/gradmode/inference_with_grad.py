@@ -113,12 +113,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.grad_effects import ON
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
 from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
-from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
+from torchmemlint.rules.gradmode.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.trials import is_given_made_up
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
@@ -131,7 +133,7 @@ from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.retained import GATHERING
 from torchmemlint.semantics.root_choice import reaches
-from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
+from torchmemlint.semantics.runs import MAX_CALLERS, Fate, Runs, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -170,6 +172,13 @@ CHAIN_COST = (
 )
 GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
 LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a function calls, in a loop, a parameter for which its callers give a module, by what they do with it."""
+    params = {param.name for param in facts.params}
+    called = {call.callee for call in facts.calls if call.loops and call.args and call.callee in params}
+    return any(words_on_given(runs.world, (ref, name)) & MODULE_WORDS for name in sorted(called))
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:

@@ -439,8 +439,18 @@ def runs_model(ref: FunctionRef, flow: Flow) -> bool:
 
 
 def words_on(event: Graph, flow: Flow) -> frozenset[str]:
-    """The methods that the function calls on what is called here."""
-    return flow.runs.world.evidence(flow.record.root).get(event.what, frozenset())
+    """The methods that the function calls on what is called here, and every caller in sight on what it gives for it."""
+    world, root = flow.runs.world, flow.record.root
+    own = world.evidence(root).get(event.what, frozenset())
+    return own | world.memoize(words_on_given, (root, event.what)) if event.what.isidentifier() else own
+
+
+def words_on_given(world: World, asked: tuple[FunctionRef, str]) -> frozenset[str]:
+    """The methods that each caller in sight of a function calls on what it gives for a parameter."""
+    given = world.project.objects_given(*asked)
+    if not 0 < len(given) <= MAX_CALLERS:
+        return frozenset()
+    return frozenset.intersection(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
 
 
 def seen_on(event: Graph, flow: Flow) -> set[str]:

@@ -121,6 +121,8 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
         return
     if isinstance(event, Store) and (event.constant_key or flow.record.is_let_go(event)):
         return
+    if isinstance(event, Store) and event.holder < 0:
+        return  # into a tensor of the callee's own
     if event.holder_frame >= 0 and not flow.own(Site(event.holder_frame, -1)):
         return  # the callee's own local: gone, or passed on, when it returns
     # Only what this function passed: graphs that the callee makes by itself are reported where the callee is looked at.

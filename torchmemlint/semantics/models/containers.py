@@ -158,7 +158,7 @@ CONTAINER_METHODS: dict[str, ContainerMethod] = {
 
 
 def make_container(m: Machine, kind: Kind, call: Call, state: State) -> Value:
-    bounded = kind is Kind.LIST and "maxlen" in call.keywords
+    bounded = kind is Kind.LIST and ("maxlen" in call.keywords or len(call.positional) > 1)
     oid = m.allocate(Kind.WINDOW if bounded else kind, call.node)
     forget(m, oid, state)
     for position, value in enumerate(call.positional):

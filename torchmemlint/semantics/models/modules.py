@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind
@@ -29,6 +32,8 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
+from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ModuleEffect
 
@@ -69,12 +74,42 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         m.bare.discard(oid)  # made here in another iteration, with other arguments
     if kind is Kind.INSTANCE:
         # What the constructor is given it may keep.
-        gids = [m.whole(v, state)[0] for v in call.all()]
+        gids = [m.whole(v, state)[0] for v in handed_in(m, oid, cls, call, state)]
         kept = NOTHING.union(*gids) if gids else NOTHING
         state.vars[oid, ELEMENTS] = unknown(kept) if kept else EMPTY
         if not keep_fields(m, oid, cls, call, state):
             m.sink(kept, SinkKind.PASSED, text, call.node)
     return frozenset((Obj(oid),))
+
+
+def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> list[Value]:
+    """The arguments of a constructor, less those that it does nothing with but put them into an attribute: these are kept there."""
+    init = m.world.project.method(cls, "__init__")
+    stored = m.world.memoize(stored_parameters, init) if init is not None and not call.more else {}
+    if init is None or not stored:
+        return call.all()
+    params = [param.name for param in m.world.header(init).params[1:] if param.kind is ParamKind.POSITIONAL]
+    given = [*zip(params, call.positional, strict=False), *call.keywords.items()]
+    for name, value in given:
+        if name in stored:
+            m.set_attribute(oid, stored[name], value, state)
+    return [value for name, value in given if name not in stored] + call.positional[len(params) :]
+
+
+def stored_parameters(world: World, init: FunctionRef) -> dict[str, str]:
+    """The parameters of a constructor that it does nothing with but put them into an attribute, each with that."""
+    found = world.function(init)
+    if found is None or not found[0].params:
+        return {}
+    uses = Counter(part.id for part in nodes_of(found[0].body) if isinstance(part, ir.Name))
+    own, names = found[0].params[0].name, {param.name for param in found[0].params[1:]}
+    stored: dict[str, str] = {}
+    for statement in found[0].body:
+        match statement:
+            case ir.Assign(targets=[ir.Attr(value=ir.Name(id=holder), name=attr)], value=ir.Name(id=name)) if holder == own:
+                if name in names and uses[name] == 1:
+                    stored[name] = attr
+    return stored
 
 
 def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> bool:

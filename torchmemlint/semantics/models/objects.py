@@ -33,7 +33,7 @@ from torchmemlint.semantics.models.modules import (
     me_or_plain,
     method_guards_itself,
 )
-from torchmemlint.semantics.models.unknown_objects import call_opaque, thing_method
+from torchmemlint.semantics.models.unknown_objects import call_opaque, guarded_result, thing_method
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, Mode, State
 from torchmemlint.semantics.stores import record
@@ -221,7 +221,7 @@ def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) 
         return frozenset((Obj(oid),))
     if name in FORWARD or runs_it(m, name, effect, call):
         if guards_itself(m.world, name):
-            return FREE_TENSOR
+            return guarded_result(m, name, call)
         other = None if name in FORWARD else gives_no_forward(m, name, call, state)
         return other if other is not None else run_forward(m, oid, call, state, text_of(call.func))
     return None if effect is None else PLAIN

@@ -16,6 +16,7 @@ from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.graphs import MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
+from torchmemlint.semantics.models.modules import methods_meant
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import thing_element
@@ -26,9 +27,13 @@ from torchmemlint.semantics.values import (
     BATCH,
     FREE_TENSOR,
     GUESSED,
+    INTEGER,
+    MOVED,
     NONE,
     NOTHING,
     PLAIN,
+    SCALAR,
+    Atom,
     Ext,
     Obj,
     Tensor,
@@ -115,7 +120,7 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
     values = call.all()
     if oid >= 0 and last not in TORCH.words["forward"] and guards_itself(m.world, last):
         cut_all(m, call, state, "no_grad")
-        return FREE_TENSOR
+        return guarded_result(m, last, call)
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
         # A helper that is named for what it does, or that is handed ``torch.Tensor.detach`` to map.
         cut_all(m, call, state, ".detach()")
@@ -136,11 +141,28 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
     return None
 
 
-def opaque_without_grad(m: Machine, what: str, call: Call) -> Value:
+def opaque_without_grad(m: Machine, what: str, call: Call, kind: GraphKind = GraphKind.OPAQUE) -> Value:
     """What may be a network's output, made with grad mode off: its storage is on the device all the same."""
     number = m.number("graph", "opaque-off", m.frame, call.node, m.turn, what)
-    m.record.forwards.setdefault(number, Graph(number, GraphKind.OPAQUE, m.site(call.node), what, mode=Mode.OFF, direct=True))
+    m.record.forwards.setdefault(number, Graph(number, kind, m.site(call.node), what, mode=Mode.OFF, direct=True))
     return tensor(outputs=frozenset((number,)), flags=BATCH)
+
+
+def guarded_result(m: Machine, name: str, call: Call) -> Value:
+    """What a method that switches grad mode off by itself gives: no graph, but where every method of the project that may be meant
+    is a module's and returns a network's output, that is on the device all the same."""
+    meant = methods_meant(m, name, call)
+    given = [
+        m.result_of(ref, Mode.OFF) for ref in meant if m.world.is_module_class(ClassRef(ref.path, m.world.header(ref).owner))
+    ]
+    if not given or len(given) < len(meant) or not all(value and all(map(is_output, value)) for value in given):
+        return FREE_TENSOR
+    return opaque_without_grad(m, text_of(call.func), call, GraphKind.FORWARD)
+
+
+def is_output(atom: Atom) -> bool:
+    """Whether a value is all or a part of a network's output, on the device as far as its function shows."""
+    return type(atom) is Tensor and bool(atom.outputs) and not atom.flags & (MOVED | SCALAR | INTEGER)
 
 
 def is_foreign(call: Call) -> bool:
@@ -193,7 +215,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if name not in COMMON_METHODS and guards_itself(m.world, name):
-        return FREE_TENSOR
+        return guarded_result(m, name, call)
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
