@@ -138,6 +138,15 @@ def test_what_is_missing_at_the_end_of_a_row_is_reported_inside_of_the_file() ->
     assert about.span.start.column == about.span.end.column == len(row) + 1
 
 
+@pytest.mark.parametrize("statement", ["x = 'a\\\n'\\s\n", "with '\\\n'\\s as x:\n    pass\n", "y = '\\\nabc'\\s\n"])
+def test_an_error_behind_a_joined_line_is_reported_inside_of_its_own(statement: str) -> None:
+    text = f"import torch\n{statement}\n\ndef train(model):\n    return model\n"
+    about = next(one for one in found_in(text) if one.code == "TML000")
+    row = text.split("\n")[about.span.start.row - 1]
+    assert about.span.start <= about.span.end
+    assert about.span.end.column <= len(row) + 1
+
+
 BROKEN = {
     "a bracket": "def bad(x):\n    y = f(x\n    return y\n",
     "a header": "def bad(x:\n    return x\n",

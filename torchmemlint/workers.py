@@ -281,15 +281,21 @@ def cannot_parse(
     what stands there, where that is another text."""
     from torchmemlint.suppress import apply
 
-    finding = _about_file(
-        UNPARSABLE, "unparsable-file", path, error.message.removeprefix("is "), Position(error.row, error.column)
-    )
+    at = _in_line(given or text, Position(error.row, error.column))
+    finding = _about_file(UNPARSABLE, "unparsable-file", path, error.message.removeprefix("is "), at)
     finding = replace(finding, cell=cell, severity=severity)
-    if _at_end_of_line(given or text, error.row, error.column):
+    if _at_end_of_line(given or text, at.row, at.column):
         finding = replace(finding, span=Span(finding.span.start, finding.span.start))  # there is no character to point to
     wanted = [finding] if finding.code in settings.codes else []
     unread = error.message if isinstance(error, CannotReadError) else ""
     return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)), unread=unread)
+
+
+def _in_line(text: str, at: Position) -> Position:
+    """A position no further than behind the last character of its line: Python counts some errors from the first of several lines that
+    backslashes join."""
+    lines = text.split("\n") if text else []
+    return replace(at, column=min(at.column, len(lines[at.row - 1].rstrip("\r")) + 1)) if at.row <= len(lines) else at
 
 
 def _at_end_of_line(text: str, row: int, column: int) -> bool:
