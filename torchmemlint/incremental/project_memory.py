@@ -14,6 +14,7 @@ from typing import Any
 from torchmemlint.incremental.changed_keys import Edit, changed_keys
 from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, invalidated_keys, serialized
 from torchmemlint.incremental.firewalls import Firewalls
+from torchmemlint.incremental.query_results import OF_FILES
 from torchmemlint.index.dependency_log import MISSING, Dependency, Key
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.keys import MODULE
@@ -91,7 +92,9 @@ class _Kept:
         assert before.answers is not None
         earlier = before.earlier.kept if isinstance(before.earlier, _Kept) else {}
         every = (*earlier.items(), *before.answers.items())
-        self.kept: dict[_Query, _Known] = {query: known for query, known in every if holds(known[1])}
+        self.kept: dict[_Query, _Known] = {
+            query: known for query, known in every if query[0] not in OF_FILES and holds(known[1])
+        }
 
     def answer(self, query: tuple[Hashable, ...], /) -> Any:
         known = self.kept.get(query)

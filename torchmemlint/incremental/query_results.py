@@ -20,7 +20,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.dependency_log import MISSING, shared_number
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.plain import shape
-from torchmemlint.index.project import OF_FILES, Project
+from torchmemlint.index.project import Project
 from torchmemlint.index.query_log import Query, QueryTrace
 from torchmemlint.index.references import ClassRef, FunctionRef
 
@@ -36,6 +36,8 @@ _WITHOUT_PROJECT = ("text", "source", "module")
 """Queries answered without the project: mostly one of these has changed, so they are checked first."""
 _COMMON = {each: each for each in (MISSING_RESULT, "null", "true", "false", "[]", "[[],true]", "[[],false]")}
 """The fingerprints of two in three queries: each is one object."""
+OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers", "header")
+"""Queries for contents of files: their results are never stored, for the file itself has them."""
 _OF_TEXTS: Mapping[Hashable, int] = {"text": keys.TEXT, "source": keys.SOURCE, "module": keys.MODULE, "within": keys.INSIDE}
 """Queries whose results are a key each."""
 _QUERIES = {"facts", *(name for name, method in vars(Project).items() if hasattr(method, "__wrapped__"))}

@@ -28,10 +28,6 @@ Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers", "header")
-"""Queries for contents of files: their results are never stored, for the file itself has them."""
-
-
 def query(
     function: Callable[Concatenate[Linked, Arguments], Answer],
 ) -> Callable[Concatenate[Project, Arguments], Answer]:
@@ -56,7 +52,7 @@ def query(
         if self.log.on:
             self.log.reads = []  # no query asks another: these are the dependencies of this answer
         answer = function(self.linked, *args, **kwargs)
-        if self.answers is not None and name not in OF_FILES and not kwargs:
+        if self.answers is not None and not kwargs:
             self.answers[asked] = answer, self.log.whole(self.log.reads)
         return answer
 
