@@ -147,6 +147,14 @@ def test_an_error_behind_a_joined_line_is_reported_inside_of_its_own(statement: 
     assert about.span.end.column <= len(row) + 1
 
 
+def test_a_lone_carriage_return_ends_a_row_before_an_error() -> None:
+    text = "import torch\nx = 1\ry = 2\ndef f(x):\n\tif x:\n\t    pass\n    def g(self, x):\n        return self.fc(self.bn(x)).sum().mean()\n\n\ndef h(model):\n    return model\n"
+    about = next(one for one in found_in(text) if one.code == "TML000")
+    row = Lines.of(text).row(about.span.start.row)
+    assert about.span.start <= about.span.end
+    assert about.span.end.column <= len(row) + 1
+
+
 BROKEN = {
     "a bracket": "def bad(x):\n    y = f(x\n    return y\n",
     "a header": "def bad(x:\n    return x\n",

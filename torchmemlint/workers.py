@@ -22,6 +22,7 @@ from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.screen import imported_names, may_fire, torch_related
 from torchmemlint.source import is_notebook
+from torchmemlint.source.lines import Lines
 
 if TYPE_CHECKING:
     from torchmemlint.analysis import Analysis, Memory
@@ -294,14 +295,14 @@ def cannot_parse(
 def _in_line(text: str, at: Position) -> Position:
     """A position no further than behind the last character of its line: Python counts some errors from the first of several lines that
     backslashes join."""
-    lines = text.split("\n") if text else []
-    return replace(at, column=min(at.column, len(lines[at.row - 1].rstrip("\r")) + 1)) if at.row <= len(lines) else at
+    lines = Lines.of(text)
+    return replace(at, column=min(at.column, len(lines.row(at.row)) + 1)) if text and at.row <= len(lines) else at
 
 
 def _at_end_of_line(text: str, row: int, column: int) -> bool:
     """Whether a position of a text is behind the last character of a line that another follows."""
-    lines = text.split("\n")
-    return row < len(lines) and column > len(lines[row - 1].rstrip("\r"))
+    lines = Lines.of(text)
+    return row < len(lines) and column > len(lines.row(row))
 
 
 def crashed(path: str, traceback: str) -> Checked:
