@@ -29,7 +29,6 @@ from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Meter, Mode, State
 from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
-from torchmemlint.semantics.world import MODULE
 
 PATH = "program.py"
 
@@ -86,7 +85,7 @@ def revealed(text: str, roots: tuple[str, ...] = ()) -> dict[int, set[str]]:
             continue  # a first run, which only found the phases
         for (frame, node), states in looks.seen.items():
             ref = record.frames[frame].ref
-            outermost = MODULE if ref.qualname == MODULE else runs.world.outermost(ref)
+            outermost = runs.world.outermost(ref).qualname
             row = runs.world.lowered(ref.path, outermost).span(node).start.row
             words = out.setdefault(row, set())
             for value, mode in states:

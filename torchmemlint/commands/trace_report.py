@@ -141,7 +141,7 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
         raise UsageError(f"{quoted(path)}:{row}: the file has {len(lines)} line{'' if len(lines) == 1 else 's'}")
     analysis = analyze_module(project, path, settings, runs)
     ref = function_at(project, path, row)
-    root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
+    root = runs.world.outermost(ref)
     own = lines if reading is None else reading.given.split("\n")
     out = [f"{quoted(path)}:{row}: {own[row - 1].strip()}".rstrip(), *unread(path, reading), *grad_mode(runs, ref)]
     asked = not is_of_another_framework(project, path) and root in set(

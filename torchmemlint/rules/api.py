@@ -110,7 +110,7 @@ class Flow:
         world, root = self.runs.world, self.record.root
         if world.project.is_unused_file(root.path):
             return UNUSED_FILE
-        outermost = FunctionRef(root.path, world.outermost(root)) if root.qualname != MODULE else root
+        outermost = world.outermost(root)
         if not world.is_hook(root) and world.project.is_unused_function(outermost):
             return UNUSED_FUNCTION
         if world.project.is_test(root):
@@ -157,7 +157,7 @@ class Flow:
     def lowered(self, site: Site):  # type: ignore[no-untyped-def]
         ref = self.frame(site).ref
         world = self.runs.world
-        return world.placed(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+        return world.placed(ref.path, world.outermost(ref).qualname)
 
     def span(self, site: Site, node: int | None = None) -> Span:
         return self.lowered(site).span(site.node if node is None else node)  # type: ignore[no-any-return]
@@ -229,7 +229,7 @@ class Flow:
         function = ""
         if ref.qualname != MODULE:
             function = ref.qualname
-            facts = self.runs.world.facts(FunctionRef(ref.path, self.runs.world.outermost(ref)))
+            facts = self.runs.world.facts(self.runs.world.outermost(ref))
             rows |= set(range(facts.row, facts.header_end_row + 1))
         return Finding(
             code=rule.code,
@@ -342,7 +342,7 @@ class Flow:
     def uses(self, site: Site, name: str) -> list[Written] | None:
         """Every use of a name that the import at a site binds; see ``semantics.uses``."""
         ref = self.frame(site).ref
-        return uses_of(self.runs.world, ref.path, self.runs.world.outermost(ref) if ref.qualname != MODULE else MODULE, name)
+        return uses_of(self.runs.world, ref.path, self.runs.world.outermost(ref).qualname, name)
 
     def written(self, site: Site) -> Written | None:
         """The call or bare decorator at a site, as it is written."""
@@ -404,7 +404,7 @@ class Flow:
     def torch_at(self, site: Site) -> tuple[str | None, str | None]:
         """As ``torch_name``, for code at a site."""
         world, ref = self.runs.world, self.frame(site).ref
-        around = 0 if ref.qualname == MODULE else world.facts(FunctionRef(ref.path, world.outermost(ref))).row
+        around = 0 if ref.qualname == MODULE else world.facts(world.outermost(ref)).row
         return self.torch_name(ref.path, self.span(site).start.row, around)
 
     def remove(self, site: Site, message: str) -> Fix:

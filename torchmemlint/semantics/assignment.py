@@ -238,11 +238,14 @@ def write_into(
     match target.value:
         case ir.Attr() as held:
             write_into_attribute(m, held, value, state, node, source)
+            return
         case ir.Subscript() as held:
             write_into_item(m, held, value, state, node, source)
-    if not isinstance(target.value, ir.Name):
-        return
-    place = place_of(m, target.value.id)
+            return
+        case ir.Name(id=name):
+            place = place_of(m, name)
+        case _:
+            return
     old = state.vars.get(place)
     if old is None:
         return
@@ -261,9 +264,7 @@ def write_into(
                 source.node if source is not None else node, False, outlived=outlived,
             )
         )  # fmt: skip
-    state.vars[place] = frozenset(
-        Tensor(a.graphs | graphs | {mark}, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a for a in old
-    )
+    state.vars[place] = with_graphs(old, graphs | {mark}, hints)
 
 
 def write_into_attribute(m: Machine, target: ir.Attr, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
@@ -274,7 +275,8 @@ def write_into_attribute(m: Machine, target: ir.Attr, value: Value, state: State
             continue
         if m.heap[owner.oid].external or m.outlived_loop(owner.oid) is not None:
             keep_attribute(m, owner.oid, target.name, text_of(target), value, node, source, state)
-        m.set_attribute(owner.oid, target.name, with_graphs_of(m, held, value, state), state)
+        graphs, hints, _, _ = m.deep(value, state)
+        m.set_attribute(owner.oid, target.name, with_graphs(held, graphs, hints), state)
 
 
 def write_into_item(m: Machine, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
@@ -284,13 +286,13 @@ def write_into_item(m: Machine, target: ir.Subscript, value: Value, state: State
         if type(owner) is Tensor:
             write_into(m, owner, target, value, state, node, source)
         elif type(owner) is Obj and m.heap[owner.oid].kind in CONTAINERS:
+            graphs, hints, _, _ = m.deep(value, state)
             held = evaluate(m, target, state)
-            put_item(m, owner.oid, target, index, with_graphs_of(m, held, value, state), state, node, source)
+            put_item(m, owner.oid, target, index, with_graphs(held, graphs, hints), state, node, source)
 
 
-def with_graphs_of(m: Machine, held: Value, written: Value, state: State) -> Value:
-    """Tensors that another value was written into."""
-    graphs, hints, _, _ = m.deep(written, state)
+def with_graphs(held: Value, graphs: frozenset[int], hints: frozenset[int]) -> Value:
+    """Tensors that what is attached to these graphs was written into."""
     return frozenset(Tensor(a.graphs | graphs, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a for a in held)
 
 

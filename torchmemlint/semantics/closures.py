@@ -17,7 +17,7 @@ LAMBDA = "<lambda>"
 def handed_out(world: World, ref: FunctionRef) -> frozenset[str]:
     """The closures of the outermost function around one that it returns, keeps in an attribute or container, or gives to what is not
     known, and those that these call; ``LAMBDA`` stands for lambdas of it."""
-    return world.memoize(_handed_out, FunctionRef(ref.path, world.outermost(ref)))
+    return world.memoize(_handed_out, world.outermost(ref))
 
 
 def _handed_out(world: World, root: FunctionRef) -> frozenset[str]:

@@ -56,7 +56,7 @@ class Constructor:
 
     def bindings(self, ref: FunctionRef, text: str) -> list[ir.Expr]:
         """What a function assigns to a name or attribute, in order."""
-        found = self.world.function(FunctionRef(ref.path, self.world.outermost(ref) if ref.qualname != MODULE else MODULE))
+        found = self.world.function(self.world.outermost(ref))
         if found is None:
             return []
         assigned = [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)]
@@ -425,7 +425,7 @@ class Constructor:
         return None
 
     def function(self, ref: FunctionRef) -> ir.Function:
-        around = self.world.function(FunctionRef(ref.path, self.world.outermost(ref)))
+        around = self.world.function(self.world.outermost(ref))
         if around is None:
             raise Unbounded(ref.qualname)
         inside = [node.function for node in nodes_of(around[0].body) if isinstance(node, ir.FunctionDef)]

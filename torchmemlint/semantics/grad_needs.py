@@ -122,7 +122,7 @@ def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: boo
 @bounded(TOO_MUCH)
 def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
     """As ``needed``, for all that the block of a ``with`` makes, given by the node of its item."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    found = world.function(world.outermost(ref))
     for statement in counted(world, found[0].body) if found is not None else ():
         if isinstance(statement, ir.With) and any(item.node == item_node for item in statement.items):
             inside = {each.node for each in counted(world, statement.body) if isinstance(each, SIMPLE)}
@@ -161,7 +161,7 @@ def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
     calls = world.project.callers(ref).calls
     if len(calls) > MAX_CALLERS:
         return ""
-    for caller in sorted({FunctionRef(call.ref.path, world.outermost(call.ref)) for call in calls} - {ref}):
+    for caller in sorted({world.outermost(call.ref) for call in calls} - {ref}):
         found = world.function(caller)
         if found is None:
             continue
@@ -254,7 +254,7 @@ class _GradientUses:
 def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
     on at the function's first row."""
-    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    outermost = world.outermost(ref)
     uses = world.memoize_of_function(_gradient_uses, outermost)
     if uses is None:
         return True

@@ -201,7 +201,7 @@ def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
     """The first use of what a container collects that may need it on the device; "" where none does. What is returned to callers in
     sight is such a use; an attribute is looked at in all methods of its class."""
     container = place.split("[")[0]
-    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    outermost = world.outermost(ref)
     tracked = _followed(world, outermost, container, node)
     if tracked is None:
         return "it cannot be read"
@@ -216,7 +216,7 @@ def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
 def taken_whole(world: World, ref: FunctionRef, place: str, node: int) -> str:
     """The first operation of a function, or of one that calls it, that takes all that a container collects, put together, with what may
     be on the device; "" where none does."""
-    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    outermost = world.outermost(ref)
     tracked = _followed(world, outermost, place.split("[")[0], node)
     if tracked is None or tracked.taken_whole or not tracked.leaves or outermost.qualname == MODULE:
         return tracked.taken_whole if tracked is not None else ""

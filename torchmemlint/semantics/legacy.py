@@ -25,16 +25,12 @@ WHOLE_FUNCTIONS = frozenset(f"torch.{name}" for name in WHOLE)
 
 def is_dead(world: World, ref: FunctionRef) -> bool:
     """Whether a function, or another that one of its callers runs, takes a number out of a loss by an index."""
-    if world.memoize(indexes_a_loss, outermost(world, ref)):
+    if world.memoize(indexes_a_loss, world.outermost(ref)):
         return True
     callers = world.project.callers(ref).calls
     if not callers or len(callers) > MAX_CALLERS:
         return False
-    return all(world.memoize(runs_one, outermost(world, caller.ref)) for caller in callers)
-
-
-def outermost(world: World, ref: FunctionRef) -> FunctionRef:
-    return FunctionRef(ref.path, world.outermost(ref))
+    return all(world.memoize(runs_one, world.outermost(caller.ref)) for caller in callers)
 
 
 def runs_one(world: World, ref: FunctionRef) -> bool:
@@ -42,7 +38,7 @@ def runs_one(world: World, ref: FunctionRef) -> bool:
     found = [ref]
     for call in world.facts(ref).calls:
         found += world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]
-    return any(world.memoize(indexes_a_loss, outermost(world, each)) for each in dict.fromkeys(found))
+    return any(world.memoize(indexes_a_loss, world.outermost(each)) for each in dict.fromkeys(found))
 
 
 def indexes_a_loss(world: World, ref: FunctionRef) -> bool:

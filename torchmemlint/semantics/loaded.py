@@ -10,7 +10,7 @@ from torchmemlint.semantics.state import Meter
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.tracking import TOO_MUCH, Tracker, bounded, counted
 from torchmemlint.semantics.walk import everything
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 COPIES = TORCH.words["says-place"]
@@ -95,7 +95,7 @@ def is_computation(name: str) -> bool:
 def taken_otherwise(world: World, ref: FunctionRef, node: int) -> str:
     """Why what a call loads may be needed on the device: something else than ``load_state_dict`` computes with it. "" for nothing in
     sight."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    found = world.function(world.outermost(ref))
     if found is None:
         return ""
     tracked = Taken(world.following, node)

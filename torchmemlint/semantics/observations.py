@@ -20,7 +20,7 @@ def observations(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def _observations(world: World, ref: FunctionRef) -> frozenset[str]:
-    found = world.function(FunctionRef(ref.path, world.outermost(ref)))
+    found = world.function(world.outermost(ref))
     assigned = [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)] if found is not None else []
     stepped = {receiver(node.value, STEPS) for node in assigned if is_unpacked(node) and has_argument(node.value)} - {""}
     if not stepped:

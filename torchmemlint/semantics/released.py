@@ -15,7 +15,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.syntax import does_training, target_names
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.walk import names_inside, nodes_of
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def release(world: World, ref: FunctionRef, node: int, stepping: frozenset[int],
     Tests that the binding does not stand under count only in a loop, whose turns come to them again and again. ``stepping`` are the
     loops and calls in which steps run.
     """
-    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    outermost = world.outermost(ref)
     statements, calls = world.memoize_of_function(text_of_function, outermost)
     place = calls.get(node)
     if place is None:
@@ -102,7 +102,7 @@ def excludes(tests: frozenset[str], others: frozenset[str]) -> bool:
 
 def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict[int, int]]:
     """The statements of a function in order, and for each call in an assignment the place of that: for all questions about it."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    found = world.function(world.outermost(ref))
     statements = list(placed(found[0].body)) if found is not None else []
     calls: dict[int, int] = {}
     for place, one in enumerate(statements):

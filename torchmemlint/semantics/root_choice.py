@@ -268,7 +268,7 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """Whether one function's own calls may run a module."""
     if facts.names & RUN_WHAT_THEY_GET:
         return True
-    owner = world.header(FunctionRef(ref.path, world.outermost(ref))).owner
+    owner = world.header(world.outermost(ref)).owner
     cls = ClassRef(ref.path, owner) if owner else None
     return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
 

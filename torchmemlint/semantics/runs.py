@@ -456,7 +456,7 @@ class Runs:
         return self.world.is_module_class(ClassRef(ref.path, owner)) is not False
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:
-        return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref
+        return self.world.outermost(ref)
 
 
 def _keeps(record: Record, event: Event) -> bool:

@@ -65,7 +65,7 @@ def may_be(world: World, ref: FunctionRef, saved: Saved) -> bool:
     not (a ``save_training_state`` beside the ``save_network``)."""
     if not saved.keys or TORCH.names["restores"] not in world.facts(ref).names:
         return True
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    found = world.function(world.outermost(ref))
     return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found[0].body))
 
 
@@ -137,7 +137,7 @@ def all_saved(world: World, name: str) -> tuple[Saved, ...]:
     if len(callers) == MAX_FUNCTIONS:
         return ()  # there may be more
     for caller in callers:
-        ref = FunctionRef(caller.path, world.outermost(caller) if caller.qualname != MODULE else MODULE)
+        ref = world.outermost(caller)
         found.update(dict.fromkeys(world.memoize(saved_in, ref)))
     return tuple(found)
 

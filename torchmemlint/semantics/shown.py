@@ -13,7 +13,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.syntax import nested_blocks
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import everything
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -112,7 +112,7 @@ def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> NamesUsed |
 
 def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> NamesUsed | None:
     ref, strict = key
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    found = world.function(world.outermost(ref))
     if found is None:
         return None
     scope = NamesUsed(world, ref, found[0], {}, {}, {}, strict)

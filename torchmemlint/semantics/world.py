@@ -130,7 +130,7 @@ class World:
     def lines_around(self, ref: FunctionRef) -> list[str]:
         """As ``lines``, with nothing in the rows that are not of the outermost function around one. Whatever asks rests on that
         function's text, and on the row where it begins."""
-        outermost = self.outermost(ref)
+        outermost = self.outermost(ref).qualname
         if outermost == MODULE:
             return self.lines(ref.path)
         return self.query_log.memoize(self._lines_around, (ref.path, outermost), lambda: self._cut(ref.path, outermost))
@@ -145,7 +145,7 @@ class World:
         """The lines of a function, from its ``def`` on. Whatever asks rests on the text of the outermost function around it, wherever
         that stands."""
         facts = self.facts(ref)
-        outermost = self.outermost(ref)
+        outermost = self.outermost(ref).qualname
         if outermost == MODULE:
             return self.lines(ref.path)
         self.query_log.current.queries.add(("source", ref.path, outermost))
@@ -216,12 +216,14 @@ class World:
         """As ``facts``, of the header alone: whoever asks does not rest on the body."""
         return self._at_hand(self.project.header, ref)[1]
 
-    def outermost(self, ref: FunctionRef) -> str:
-        """The name of the function around one that is in no other; of a function that is in none, its own."""
+    def outermost(self, ref: FunctionRef) -> FunctionRef:
+        """The function around one that is in no other; of a function that is in none, and of a module's own statements, itself."""
+        if ref.qualname == MODULE:
+            return ref
         found, header = self._at_hand(self.project.header, ref)
         while header.parent:
             found, header = self._at_hand(self.project.header, FunctionRef(ref.path, header.parent))
-        return found.qualname
+        return found
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         """The IR of a function that is not nested in another, and its lowered region."""

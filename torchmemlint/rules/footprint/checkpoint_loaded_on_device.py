@@ -300,7 +300,7 @@ def callers_of(ref: FunctionRef, flow: Flow) -> list[FunctionRef]:
     todo = [ref]
     for _ in range(CALLERS_UP):
         above = [caller.ref for each in todo for caller in world.project.callers(each).calls[:MAX_CALLERS]]
-        todo = [FunctionRef(each.path, world.outermost(each) if each.qualname != MODULE else MODULE) for each in above]
+        todo = [world.outermost(each) for each in above]
         todo = [each for each in dict.fromkeys(todo) if each not in found and each != ref]
         found.update(dict.fromkeys(todo))
     return [*found][:MAX_CALLERS]

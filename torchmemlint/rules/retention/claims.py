@@ -129,9 +129,14 @@ def is_detached_in_place(flow: Flow, mark: int) -> bool:
 def doubts_of(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
-    open_modes = (Mode.NO_CALLERS, Mode.MIXED) if is_called_by_forwards(flow) else (Mode.NO_CALLERS,)
-    sure = claimed.freed or RecordFlag.BACKWARD in record.flags or record.mode not in open_modes or flow.root_is_entry()
+    sure = claimed.freed or RecordFlag.BACKWARD in record.flags or flow.root_is_entry() or not may_be_off(flow)
     return (*(() if sure else (guarded(flow),)), *unsure_graph(claimed, flow))
+
+
+def may_be_off(flow: Flow) -> bool:
+    """Whether grad mode may be off for all callers: none is visible, or forwards alone are among those that leave it on."""
+    mode = flow.record.mode
+    return mode is Mode.NO_CALLERS or (mode is Mode.MIXED and is_called_by_forwards(flow))
 
 
 def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
