@@ -49,7 +49,8 @@ def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
 def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef, str]]:
     """Where a module that a function knows by a name or attribute comes from: the callers that give it, else the function itself;
     none where callers that are not visible do."""
-    given = world.project.objects_given(ref, text) if text.isidentifier() else ()
+    declared = FunctionRef(ref.path, world.facts(ref).qualname)  # a lambda has its function's parameters
+    given = world.project.objects_given(declared, text) if text.isidentifier() else ()
     places = [
         (caller, name) for caller, name in given if world.facts(caller).qualname == MODULE or name not in _params(world, caller)
     ]

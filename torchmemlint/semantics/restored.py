@@ -42,13 +42,13 @@ def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
     known = world.project.class_of(ref.path, ref.qualname, text)
     if known is not None:
         return (known,)
-    header = world.header(ref)
-    if any(param.name == text for param in header.params):
-        return world.project.classes_given(ref, text)
-    if not header.owner or not OWN.fullmatch(text):
+    facts = world.facts(ref)
+    if any(param.name == text for param in facts.params):
+        return world.project.classes_given(FunctionRef(ref.path, facts.qualname), text)  # a lambda has its function's parameters
+    if not facts.owner or not OWN.fullmatch(text):
         return ()
     found: list[object] = []
-    for fact, cls in world.project.attr(ClassRef(ref.path, header.owner), text.removeprefix("self.")):
+    for fact, cls in world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self.")):
         if fact.kind is AttrKind.NAME and fact.method.endswith("__init__"):
             found += classes_of_parameter(world, FunctionRef(cls.path, fact.method), fact.value)
     return tuple(found)
