@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.facts import ParamFact
 from torchmemlint.lower import ir
 from torchmemlint.semantics.values import Value
+
+
+class Shape(NamedTuple):
+    """How many arguments a call gives by position, and which by name."""
+
+    positional: int
+    keywords: frozenset[str]
+
+    def fits(self, params: Sequence[ParamFact]) -> bool:
+        """Whether a method with these parameters, the object first, takes so many arguments of these names."""
+        kinds = [param.kind for param in params]
+        if ParamKind.VAR_POSITIONAL in kinds or ParamKind.VAR_KEYWORD in kinds:
+            return True
+        by_position = [kind for kind in kinds[1:] if kind is ParamKind.POSITIONAL]
+        return self.positional <= len(by_position) and self.keywords <= {param.name for param in params}
 
 
 @dataclass(slots=True)
@@ -29,6 +48,10 @@ class Call:
 
     def all(self) -> list[Value]:
         return [*self.positional, *self.keywords.values(), *self.more]
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(len(self.positional), frozenset(self.keywords))
 
     def get(self, position: int, keyword: str) -> Value | None:
         if keyword in self.keywords:

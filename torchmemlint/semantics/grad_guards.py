@@ -6,6 +6,7 @@ from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.call import Call, Shape
 from torchmemlint.semantics.parameters import is_made_parametric, parametric_attributes
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import World
@@ -55,14 +56,16 @@ def is_imported(world: World, path: str, receiver: str) -> bool:
     return any(local == root for local, _ in world.project.imports(path))
 
 
-def guards_itself(world: World, name: str) -> bool:
-    """Whether most methods of that name in the project switch grad mode off by themselves: by decorator, or inside. Those that
-    only hand on to another object's method of that name, as they are called, say nothing."""
-    return world.memoize(_guard_themselves, name)
+def guards_itself(world: World, name: str, call: Call) -> bool:
+    """Whether most methods in the project that a call of that name may mean, by its arguments, switch grad mode off by
+    themselves: by decorator, or inside. Those that only hand on to another object's method of that name, as they are called, say
+    nothing."""
+    return world.memoize(_guard_themselves, (name, call.shape))
 
 
-def _guard_themselves(world: World, name: str) -> bool:
-    methods = world.methods_named(name)
+def _guard_themselves(world: World, asked: tuple[str, Shape]) -> bool:
+    name, shape = asked
+    methods = [ref for ref in world.methods_named(name) if shape.fits(world.header(ref).params)]
     guarding = {ref for ref in methods if _guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
     return len(guarding) > len(others)

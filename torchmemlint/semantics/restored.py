@@ -44,7 +44,9 @@ def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
         return (known,)
     facts = world.facts(ref)
     if any(param.name == text for param in facts.params):
-        return world.project.classes_given(FunctionRef(ref.path, facts.qualname), text)  # a lambda has its function's parameters
+        return world.project.classes_given(
+            FunctionRef(ref.path, facts.qualname), text
+        )  # a lambda has its function's parameters
     if not facts.owner or not OWN.fullmatch(text):
         return ()
     found: list[object] = []

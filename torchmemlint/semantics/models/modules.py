@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from torchmemlint.index.fact_words import ParamKind
-from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
@@ -190,19 +189,9 @@ def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
 
 def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
     """The methods of the project that a call on a module of unknown class may mean; none where they are too many."""
-    found = [
-        ref for ref in m.world.methods_named(name) if may_take(m, m.world.header(ref).params, call)
-    ]  # fmt: skip
+    shape = call.shape
+    found = [ref for ref in m.world.methods_named(name) if shape.fits(m.world.header(ref).params)]
     return found if len(found) <= MAX_METHODS and not call.more else []
-
-
-def may_take(m: Machine, params: tuple[ParamFact, ...], call: Call) -> bool:
-    """Whether a method with these parameters, the object first, takes so many arguments of these names."""
-    if any(param.kind in (ParamKind.VAR_POSITIONAL, ParamKind.VAR_KEYWORD) for param in params):
-        return True
-    names = [param.name for param in params[1:]]
-    positional = [param for param in params[1:] if param.kind is ParamKind.POSITIONAL]
-    return len(call.positional) <= len(positional) and call.keywords.keys() <= set(names)
 
 
 def method_guards_itself(m: Machine, name: str, call: Call) -> bool:

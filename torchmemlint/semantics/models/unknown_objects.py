@@ -118,7 +118,7 @@ def call_opaque(
 def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
     """What a call that is not visible returns, if the last part of its name shows that; else None."""
     values = call.all()
-    if oid >= 0 and last not in TORCH.words["forward"] and guards_itself(m.world, last):
+    if oid >= 0 and last not in TORCH.words["forward"] and guards_itself(m.world, last, call):
         cut_all(m, call, state, "no_grad")
         return guarded_result(m, last, call)
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
@@ -214,7 +214,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
-    if name not in COMMON_METHODS and guards_itself(m.world, name):
+    if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
