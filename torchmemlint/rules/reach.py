@@ -151,13 +151,17 @@ def guarded(flow: Flow, detached: bool = False) -> Doubt:
 
 
 def is_called_by_forwards(flow: Flow) -> bool:
-    """Whether modules' forwards alone call the root where grad mode may be on."""
-    world = flow.runs.world
+    """Whether modules' forwards alone call the root where grad mode may be on; where no call of it is visible, all calls of a method
+    of its name on objects of which nothing is known (a head that a registry makes)."""
+    world, root = flow.runs.world, flow.record.root
+    calls = world.project.callers(root).calls
     with_grad = [
         caller.ref
-        for caller in world.project.callers(flow.record.root).calls
+        for caller in calls
         if not is_guarded(caller, flow) and world.project.grad_mode(caller.ref).mode != StartMode.OFF
     ]
+    if not calls:
+        with_grad = [ref for ref, _, _ in world.project.calls_by_name(root.qualname.rpartition(".")[2])]
     return bool(with_grad) and all(is_part_of_forward(ref, world) for ref in with_grad)
 
 

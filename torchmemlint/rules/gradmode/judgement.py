@@ -439,6 +439,8 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
         yield doubts.HANDED_BACK
     elif fate.escapes:
         yield doubts.LEFT_UNKNOWN if returns_both(event, flow) else doubts.RETURNED
+        if not called and guarded(flow) is doubts.FORWARD_GUARDED:
+            yield doubts.FORWARD_GUARDED
     elif not called:
         yield guarded(flow)
     elif not evaluated:
