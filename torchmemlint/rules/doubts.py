@@ -70,6 +70,8 @@ FORWARD_GUARDED = Doubt(3, "whoever runs the model disables grad mode")
 """The function is part of a forward, and nothing visible runs that: code that evaluates a model mostly guards the call."""
 GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on need the graph")
 MODE_NOT_SURE = Doubt(3, "every caller disables grad mode")
+OTHERS_GUARDED = Doubt(3, "only the calls on the object that are guarded run a network")
+"""The function disables grad mode around other calls on the same object: who wrote it knows of grad mode."""
 FOR_ITS_EFFECT = Doubt(2, "the call returns no tensor")
 NO_GRAPH = Doubt(1, "the result of the call has no graph")
 PASSED_UNKNOWN = Doubt(3, "code outside this project back-propagates the value that it gets")

@@ -137,17 +137,30 @@ NAMES = re.compile(r"(?<![.\w])[A-Za-z_][\w.]*")
 """Names and attributes in a source text."""
 
 
-def guarded(flow: Flow, detached: bool = False) -> Doubt:
-    """That a caller that is not visible disables grad mode: likelier where a module's forward alone calls the root, and nothing is seen to run
-    that; or where the root is what runs when an object of its class is called, objects are made, and no call of one is visible."""
+def guarded(site: Site | None, flow: Flow) -> Doubt:
+    """That a caller that is not visible disables grad mode: likelier where a module's forward alone calls the root, or runs the call in
+    one of its phases, and nothing is seen to run that; or where the root is what runs when an object of its class is called, objects are made, and no call of one is visible."""
     root, world = flow.record.root, flow.runs.world
     owner = world.header(root).owner
     if owner and root.qualname.endswith(".__call__") and is_made(ClassRef(root.path, owner), world):
         return doubts.OBJECT_GUARDED
-    if detached:
-        return doubts.GUARDED
-    is_part = flow.root_is_module() and root.qualname.rpartition(".")[2] not in FORWARDS and is_called_by_forwards(flow)
-    return doubts.FORWARD_GUARDED if is_part else doubts.GUARDED
+    in_forward = root.qualname.rpartition(".")[2] in FORWARDS
+    if flow.root_is_module() and (is_of_a_phase(site, flow) if in_forward else is_called_by_forwards(flow)):
+        return doubts.FORWARD_GUARDED
+    return doubts.GUARDED
+
+
+def is_of_a_phase(site: Site | None, flow: Flow) -> bool:
+    """Whether a call stands under a test of what its function is given, or is left out (``if targets is not None: … else: …``): a forward
+    that decodes without targets."""
+    if site is None:
+        return False
+    facts, row = flow.runs.world.facts(flow.frame(site).ref), flow.span(site).start.row
+    params = {param.name for param in facts.params}
+    return any(
+        at == row and any(not params.isdisjoint(NAMES.findall(test)) for test in call.branch)
+        for call, (at, _) in zip(facts.calls, facts.call_rows, strict=True)
+    )
 
 
 def is_called_by_forwards(flow: Flow) -> bool:
@@ -173,9 +186,17 @@ def is_part_of_forward(ref: FunctionRef, world: World, depth: int = 0) -> bool:
     if ref.qualname.rpartition(".")[2] in FORWARDS:
         return bool(world.is_module_class(ClassRef(ref.path, owner)))
     callers = world.project.callers(ref)
-    if not callers.calls or callers.escapes or depth == MAX_DEPTH:
+    if not callers.calls and not callers.escapes:
+        return calls_by_computed_name(ClassRef(ref.path, owner), world)
+    if callers.escapes or depth == MAX_DEPTH:
         return False
     return all(c.ref != ref and is_part_of_forward(c.ref, world, depth + 1) for c in callers.calls)
+
+
+def calls_by_computed_name(cls: ClassRef, world: World) -> bool:
+    """Whether a class's forward calls methods by names that it computes: ``getattr(self, "_" + mode)(*args)``."""
+    forward = world.project.method(cls, TORCH.names["forward"])
+    return forward is not None and any(call.callee == "getattr()" for call in world.facts(forward).calls)
 
 
 def is_made(cls: ClassRef, world: World) -> bool:

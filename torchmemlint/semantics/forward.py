@@ -49,10 +49,11 @@ TO_INDICES = TORCH.words["gives-indices"]
 """Words of a forward that may give class ids: others are not run for it."""
 
 
-def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Value:
-    """A module runs: with grad mode on its result is attached to a new graph."""
+def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_method: bool = False) -> Value:
+    """A module runs: with grad mode on its result is attached to a new graph. ``by_method``: by a method, or a part, that is not
+    visible (``net.encode(x)``), of which the class's own forward says nothing."""
     info = m.heap[oid]
-    cls = info.cls if isinstance(info.cls, ClassRef) else None
+    cls = info.cls if isinstance(info.cls, ClassRef) and not by_method else None
     own_class = cls if info.kind is Kind.MODULE else None
     if own_class is not None:
         free = gives_no_graph(m, own_class)
@@ -67,7 +68,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     graphs = certain.union(*(hints for _, hints, _, _ in given))
     training = m.training(oid, state)
     frozen = stays_free(m, oid, graphs, state)
-    inner = inside_forward(m, oid, call, state)
+    inner = None if by_method else inside_forward(m, oid, call, state)
     if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):
         return arithmetic(m, call.all(), call.node, state)
     m.record.flags.add(RecordFlag.FORWARD)

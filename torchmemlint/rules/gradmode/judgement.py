@@ -28,6 +28,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     FORWARD,
     decided_elsewhere,
     guards_its_network,
+    guards_others,
     is_distribution,
     is_given_to_a_callback,
     is_loaded,
@@ -198,6 +199,8 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(doubts.READ_ELSEWHERE)
     if evidence is not ModuleEvidence.CERTAIN:
         assumed.append(not_a_module(short(event.what), int(evidence)))
+    if guards_others(event, flow):
+        assumed.append(doubts.OTHERS_GUARDED)
     if takes_gradients(event, flow, perhaps=True):
         assumed.append(doubts.TAKES_GRADIENTS)
     wrapper = unseen_wrapper(event, flow)
@@ -425,7 +428,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
     if done:
         if not called:
-            yield guarded(flow, is_detached(fate))
+            yield guarded(event.site, flow)
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
             yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
@@ -439,10 +442,10 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
         yield doubts.HANDED_BACK
     elif fate.escapes:
         yield doubts.LEFT_UNKNOWN if returns_both(event, flow) else doubts.RETURNED
-        if not called and guarded(flow) is doubts.FORWARD_GUARDED:
+        if not called and guarded(event.site, flow) is doubts.FORWARD_GUARDED:
             yield doubts.FORWARD_GUARDED
     elif not called:
-        yield guarded(flow)
+        yield guarded(event.site, flow)
     elif not evaluated:
         yield doubts.NOT_EVALUATED
     elif event.kind is not GraphKind.FORWARD:

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from torchmemlint.index.fact_words import AttrKind
-from torchmemlint.index.grad_effects import ON
+from torchmemlint.index.grad_effects import OFF, ON
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, takes_a_step, words_on
@@ -200,6 +200,25 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
     seen = record.evidence.get(event.gid, set())
     return bool(seen & {TORCH.names["log-probability"], TORCH.names["samples-with-graph"], "called"}) or (
         event.gid in record.returned and TORCH.names["entropy"] in seen
+    )
+
+
+def guards_others(event: Graph, flow: Flow) -> bool:
+    """Whether a method that is not visible is called with grad mode on, and the function guards other calls on the same object: the
+    one that it does not guard may run no network (``model.normalize(x)``)."""
+    receiver = event.what.rpartition(".")[0]
+    if not receiver or receiver == "self" or event.cls is not None:
+        return False
+    guarded = flow.runs.world.memoize(calls_without_grad, flow.frame(event.site).ref)
+    return any(callee != event.what and callee.rpartition(".")[0] == receiver for callee in guarded)
+
+
+def calls_without_grad(world: World, ref: FunctionRef) -> frozenset[str]:
+    """What a function calls, with arguments, in blocks that disable grad mode."""
+    return frozenset(
+        call.callee
+        for call in world.facts(ref).calls
+        if call.args and any(world.project.manager_effect(ref.path, ref.qualname, use) == OFF for use in call.managers)
     )
 
 

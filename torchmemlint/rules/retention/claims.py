@@ -130,7 +130,7 @@ def doubts_of(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
     sure = claimed.freed or RecordFlag.BACKWARD in record.flags or flow.root_is_entry() or not may_be_off(flow)
-    return (*(() if sure else (guarded(flow),)), *unsure_graph(claimed, flow))
+    return (*(() if sure else (guarded(None, flow),)), *unsure_graph(claimed, flow))
 
 
 def may_be_off(flow: Flow) -> bool:

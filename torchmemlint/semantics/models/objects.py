@@ -223,7 +223,9 @@ def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) 
         if guards_itself(m.world, name, call):
             return guarded_result(m, name, call)
         other = None if name in FORWARD else gives_no_forward(m, name, call, state)
-        return other if other is not None else run_forward(m, oid, call, state, text_of(call.func))
+        if other is not None:
+            return other
+        return run_forward(m, oid, call, state, text_of(call.func), by_method=name not in FORWARD)
     return None if effect is None else PLAIN
 
 
