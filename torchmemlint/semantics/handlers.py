@@ -78,7 +78,7 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
     if not by_type:
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
     fallbacks = beside_type(handler.body)
-    gone = leaves_nothing(statement.body, m, state) or lets_traceback_go(handler.body)
+    gone = leaves_nothing(statement.body, body, m, state) or lets_traceback_go(handler.body)
     found = [] if gone else recoveries(body, statement.body, m, about_error, state)
     if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following, turn_of(m)):
         found = []  # what frees nothing here is done once more where it does
@@ -161,13 +161,42 @@ def only_moves(tried: list[ir.Stmt]) -> bool:
     return bool(lasts) and all(last in MOVES for last in lasts)
 
 
-def leaves_nothing(tried: list[ir.Stmt], m: Machine, state: State) -> bool:
-    """Whether all that is tried is torch's own operations in this very function, and binds no name: these have no frames of Python,
-    and what they had made is gone when they raise."""
-    if any(isinstance(n, (ir.Assign, ir.AugAssign, ir.For, ir.With, ir.Walrus, ir.FunctionDef)) for n in nodes_of(tried)):
-        return False
-    calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call)]
-    return bool(calls) and all(is_torchs_own(call.func, m, state) for call in calls)
+def leaves_nothing(tried: list[ir.Stmt], body: list[ir.Stmt], m: Machine, state: State) -> bool:
+    """Whether all that is tried is torch's own operations in this very function, and the handler drops each name that it binds: these
+    have no frames of Python, and what else they had made is gone when they raise."""
+    bound: set[str] = set()
+    for node in nodes_of(tried):
+        if isinstance(node, ir.AugAssign | ir.For | ir.Walrus | ir.FunctionDef):
+            return False
+        if isinstance(node, ir.With) and not all(only_guards(item.manager) for item in node.items):
+            return False
+        if isinstance(node, ir.Assign):
+            if not all(isinstance(target, ir.Name) for target in node.targets):
+                return False
+            bound |= {dotted(target) for target in node.targets}
+    calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call) and not only_guards(n)]
+    if bound:  # what was moved is one of the names
+        calls = [n for n in calls if not (isinstance(n.func, ir.Attr) and n.func.name in MOVES)]
+    return bound <= dropped_names(body) and bool(calls) and all(is_torchs_own(call.func, m, state) for call in calls)
+
+
+def only_guards(expr: ir.Expr) -> bool:
+    """Whether an expression is a call of one of torch's managers of grad mode: its frame holds no tensor."""
+    return isinstance(expr, ir.Call) and dotted(expr.func).rpartition(".")[2] in GUARDS
+
+
+GUARDS = TORCH.words["grad-guards"]
+
+
+def dropped_names(body: list[ir.Stmt]) -> set[str]:
+    """The names that a handler deletes, or binds to None, before anything else of it empties the cache."""
+    found: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ir.Delete) or (isinstance(statement, ir.Assign) and is_none(statement.value)):
+            found |= {dotted(target) for target in statement.targets}
+        elif any(isinstance(n, ir.Call) and dotted(n.func).rpartition(".")[2] == EMPTIES for n in walk(statement)):
+            break
+    return found
 
 
 def lets_traceback_go(body: list[ir.Stmt]) -> bool:

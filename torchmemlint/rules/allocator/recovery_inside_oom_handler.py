@@ -146,8 +146,8 @@ def cost(flow: Flow, keeps: bool) -> str:
 
 
 def severity(event: OomHandler, words: set[str]) -> Severity:
-    if words <= {"host-retry", "move"}:
-        return Severity.NOTE  # it asks the device for nothing
+    if ("host-retry" in words and words.isdisjoint({"retry", "keep"})) or words <= {"move"}:
+        return Severity.NOTE  # what follows asks the device for nothing
     return Severity.ERROR if not event.moves and words & {"retry", "keep"} else Severity.WARNING
 
 

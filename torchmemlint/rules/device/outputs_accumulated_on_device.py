@@ -306,10 +306,24 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
         return None
     if RecordFlag.BACKWARD in record.flags or purpose.trains(record.root.qualname):
         return Silent("the loop iterates over the mini-batches of a step")
+    if not draws_from_host(event, flow):
+        return Silent("nothing is moved to the device in the loop, which iterates over pieces of what the function is given")
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
     if any(each.targets and not ROUNDS.search(each.text) for each in around):
         return Silent("the loop iterates over the pieces of one item, which are joined before the next")
     return None
+
+
+def draws_from_host(event: Store, flow: Flow) -> bool:
+    """Whether a loop may bring batches to the device: a generator of the project that is given the function's own parameters may as well
+    cut them into pieces, unless something is moved in the loop, as a data set's batches are."""
+    world, root = flow.runs.world, flow.record.root
+    facts = world.facts(root)
+    info = flow.record.loops[event.loop] if event.loop is not None else None
+    given = {param.name for param in facts.params[bool(facts.owner) :]}
+    if info is None or info.kind is not Kind.GENERATOR or given.isdisjoint(NAMES.findall(info.text)):
+        return True
+    return any(is_move(call) and call.loops for call in facts.calls)
 
 
 def flag_of_readers(event: Store, flow: Flow) -> str:

@@ -125,7 +125,7 @@ from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.trials import is_given_made_up
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached
-from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
+from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
 from torchmemlint.rules.size import ON_HOST, chains, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
@@ -197,6 +197,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         if isinstance(e, Store)
         and not e.constant_key
         and is_kept_for_sure(event, hanging & e.graphs, flow)
+        and not is_over_parts(flow, e.loop, (event,))  # as many as the network has layers
         and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
         and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule

@@ -374,7 +374,7 @@ def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
         return Silent("it may not be a torch network that records a graph")
     if event.site.handler >= 0 and decided_elsewhere(event, flow):
         return Silent("the call failed without grad, and needs it")
-    if event.cls is not None and guards_its_network(event, flow):
+    if guards_its_network(event, flow):
         return Silent("its own forward disables grad mode")
     if may_be_given_frozen(flow.runs.world, root, event.what):
         return Silent("a caller may have frozen the module")

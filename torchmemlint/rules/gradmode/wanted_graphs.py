@@ -243,6 +243,11 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
     """Whether the module's own forward runs a network with grad mode off, and nothing beside it but what it was given and of
     which no parameters are visible (a preprocessor)."""
     record, project = flow.record, flow.runs.world.project
+    cls = event.cls or forward_run_by_root(event, flow)
+    if cls is not None and guards_what_it_runs(flow.runs.world, cls):
+        return True
+    if event.cls is None:
+        return False
 
     def inside(graph: Graph) -> bool:
         return not flow.own(graph.site) and flow.own_call(graph.site)[0].key == event.site.key
@@ -253,11 +258,18 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         made = project.attribute_class(ClassRef(ref.path, owner), graph.what.removeprefix("self.")) if owner else ""
         return made is None or made in TORCH.words["any-module"]
 
-    if not any(inside(graph) for graph in record.graphs.values()) and event.cls is not None:
-        return guards_what_it_runs(flow.runs.world, event.cls)  # its forward was not followed: the function is a long one
     if not any(inside(graph) for graph in record.forwards.values()):
         return False
     return all(is_given(graph) for graph in record.graphs.values() if graph.kind in CERTAIN_KINDS and inside(graph))
+
+
+def forward_run_by_root(event: Graph, flow: Flow) -> ClassRef | None:
+    """The class of the module whose forward the root calls by its name (``net.forward(x)``), where that runs what is called."""
+    if flow.own(event.site):
+        return None
+    callee = flow.own_call(event.site)[1]
+    owner = flow.runs.world.header(callee).owner
+    return ClassRef(callee.path, owner) if owner and callee.qualname.rpartition(".")[2] in FORWARD else None
 
 
 def needs_either(root: FunctionRef, flow: Flow) -> bool:

@@ -61,6 +61,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.semantics.events import Backward, GradientsFreed
@@ -89,18 +90,33 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     turn = event.site.loops
     if any(site.loops[: len(turn)] == turn and precedes(flow.record, event.site, site) for site in freed):
         return
-    if any(turn and site.loops[: len(turn)] == turn for site in freed):
-        cost = "the graph of this step is still alive during the next forward: up to two extra graphs at peak"
-    else:
-        cost = "each step's graph stays as long as `.grad` does; if the model is dropped, it is never freed"
+    later = any(site.loops[: len(turn)] == turn for site in freed) or resets_in_callers(flow.record.root, flow)
     yield Draft(
         flow.at(
             RULE,
             event.site,
-            "`create_graph=True` ties each parameter and its `.grad` into a cycle that nothing frees",
+            f"`create_graph=True` ties each parameter and its `.grad` into a cycle that {LATER if later else 'nothing frees'}",
             label="leaves gradients with a graph in `.grad`",
-            cost=cost,
+            cost=LATER_COST
+            if later
+            else "each step's graph stays as long as `.grad` does; if the model is dropped, it is never freed",
             help="use `torch.autograd.grad(…, create_graph=True)`; or set `.grad` to None when the gradients are used",
         ),
         handler=event.site.handler,
     )
+
+
+def resets_in_callers(root: FunctionRef, flow: Flow, depth: int = 0) -> bool:
+    """Whether a visible caller of a function, or one that calls it, zeroes gradients: in its next step, at the latest."""
+    world = flow.runs.world
+    callers = {caller.ref for caller in world.project.callers(root).calls} - {root}
+    return depth < MAX_DEPTH and any(
+        TORCH.names["clears-gradients"] in world.facts(ref).names or resets_in_callers(ref, flow, depth + 1)
+        for ref in sorted(callers)
+    )
+
+
+MAX_DEPTH = 3
+"""How far callers are followed up."""
+LATER = "only the next step frees"
+LATER_COST = "the graph of this step is still alive during the next forward: up to two extra graphs at peak"
