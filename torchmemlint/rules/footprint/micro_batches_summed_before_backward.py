@@ -123,7 +123,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     if later is None or later.partial or shared(event, later, flow):
         return
     own = one_forward_a_turn(event, flow, info.targets)
-    if own is None:
+    if own is None or is_added_before(event, own, flow):
         return
     small = few_turns(info, event.loop, flow)
     yield Draft(
@@ -142,6 +142,17 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )
+
+
+def is_added_before(event: Accumulate | Store, forward: Graph, flow: Flow) -> bool:
+    """Whether an iteration adds another loss of the same forward to the same sum before: one backward for both frees the graph."""
+    for other in flow.record.events.values():
+        if other is event:
+            return False
+        if isinstance(other, Accumulate | Store) and (other.place, other.loop) == (event.place, event.loop):
+            if flow.own(other.site) and forward.gid in flow.record.ancestors(other.graphs):
+                return True
+    return False
 
 
 def few_turns(info: LoopInfo, loop: tuple[int, int], flow: Flow) -> str:
