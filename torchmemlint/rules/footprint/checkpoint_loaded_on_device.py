@@ -128,7 +128,7 @@ ON_THE_HOST = TORCH.words["quantizes"]
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
-"""Tests that one process of several passes."""
+"""Tests that one process of several passes, and paths of files of one process."""
 CALLERS_UP = 2
 """How far it is looked up for callers that hold what is returned."""
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
@@ -378,9 +378,8 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
 def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow) -> Draft:
     """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
     holding = restored.holding
-    several = (
-        not restored.numbers and flow.file_says(PROCESSES) and not any(ONE_PROCESS.search(test) for test in event.site.guards)
-    )
+    about = (*event.site.guards, flow.source(event.site, event.site.node))  # a file for each process is loaded where it was saved
+    several = not restored.numbers and flow.file_says(PROCESSES) and not any(map(ONE_PROCESS.search, about))
     costly = (holding is not None and not restored.small) or several
     if runs_on_host(flow):
         costly, cost = False, STRAY
