@@ -378,7 +378,10 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
 def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow) -> Draft:
     """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
     holding = restored.holding
-    about = (*event.site.guards, flow.source(event.site, event.site.node))  # a file for each process is loaded where it was saved
+    about = (
+        *event.site.guards,
+        flow.source(event.site, event.site.node),
+    )  # a file for each process is loaded where it was saved
     several = not restored.numbers and flow.file_says(PROCESSES) and not any(map(ONE_PROCESS.search, about))
     costly = (holding is not None and not restored.small) or several
     if runs_on_host(flow):
