@@ -352,8 +352,9 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
         return FREE_TENSOR
     if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
-    if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True and not has_one_element(op.name, call.exprs):
-        m.record.flags.add(RecordFlag.INPUT_GRAD)
+    if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
+        one = has_one_element(op.name, call.exprs)
+        m.record.flags.add(RecordFlag.LEARNED_NUMBER if one else RecordFlag.INPUT_GRAD)
     if op.name == TORCH.names["copies-values"] and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)
     return FREE_TENSOR
