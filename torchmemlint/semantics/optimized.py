@@ -188,7 +188,18 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
         for each in (_scope(world, path, inside, text) if saying is None else saying)
     ):
         return False
-    return bool(_makers_without(world, path, inside, text))
+    return bool(_makers_without(world, path, inside, text)) or _is_copied_beside_trained(world, path, inside, text)
+
+
+def _is_copied_beside_trained(world: World, path: str, inside: str, text: str) -> bool:
+    """Whether a class keeps a deep copy in an attribute, and asks for another attribute's parameters, never for the copy's nor for all:
+    its optimizer is made where nobody sees it."""
+    places = _scope(world, path, inside, text)
+    if not _is_deep_copy(world, path, inside, text) or any(_may_hand_on(world, each, text) for each in places):
+        return False
+    called = [call.callee for each in places for call in world.facts(each).calls]
+    asked = {callee.rpartition(".")[0] for callee in called if callee.rpartition(".")[2] in PARAMETERS}
+    return any(each.startswith("self.") for each in asked) and "self" not in asked
 
 
 def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:
