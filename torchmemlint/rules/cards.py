@@ -64,7 +64,6 @@ CARDS = {
         summary="A tensor is passed, with its autograd graph, to a function that keeps it",
         severity=Severity.ERROR,
         about=About.GRAPH_KEPT,
-        preview=True,
         triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
         of_results=True,
         yields_to=frozenset({"TML201", "TML202", "TML203"}),

@@ -41,6 +41,8 @@ class RecordFlag(StrEnum):
     """A module is run."""
     INPUT_GRAD = "input-grad"
     """Something that is no parameter is made to require grad."""
+    LEARNED_NUMBER = "learned-number"
+    """A tensor of one element is made to require grad."""
     LOGITS_USED = "logits-used"
     """The logits of all positions are used."""
     MOVED = "moved"

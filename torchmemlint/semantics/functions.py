@@ -34,10 +34,10 @@ from torchmemlint.semantics.values import (
     Obj,
     Tuple,
     Value,
-    add_marks,
     const,
     join,
     join_all,
+    mark_attached,
     shallow,
     unknown,
 )
@@ -94,7 +94,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
     if depth > 0 or not (graphs or hints):
         return result
     mark_contents(m, result, frozenset((mark,)), state)
-    return add_marks(result, frozenset((mark,)))
+    return mark_attached(result, frozenset((mark,)))
 
 
 def take_body(m: Machine, closure: Closure) -> bool:
@@ -183,7 +183,7 @@ def mark_contents(m: Machine, result: Value, marks: frozenset[int], state: State
             continue
         if m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind is Kind.INSTANCE:
             for place in m.places(atom.oid, state):
-                state.vars[place] = add_marks(state.vars[place], marks)
+                state.vars[place] = mark_attached(state.vars[place], marks)
 
 
 def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: Closure) -> dict[str, Value]:

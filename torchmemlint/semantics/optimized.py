@@ -131,8 +131,14 @@ def _rows(world: World, ref: FunctionRef, callees: set[str]) -> list[tuple[int, 
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether some optimizer in a network's scope is made with its parameters."""
     places = _scope(world, *_where(world, ref, text), text)
-    made = [call for place in places for call in _constructors(world, place)]
-    return any(arg.name == f"{text}.parameters()" for call in made for arg in call.args)
+    return any(_is_given_all(world.facts(place), call, text) for place in places for call in _constructors(world, place))
+
+
+def _is_given_all(facts: FunctionFacts, call: CallFact, text: str) -> bool:
+    """Whether the constructor of an optimizer is given the parameters of one network, and of no other: as they are, or in a list."""
+    before = facts.calls[call.place - 1].callee if call.place else ""
+    listed = before == f"{text}.parameters" and any(arg.name in ("list()", "tuple()") for arg in call.args[:1])
+    return listed or any(arg.name == f"{text}.parameters()" for arg in call.args)
 
 
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
@@ -148,7 +154,7 @@ def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
         made = _constructors(world, place)
         asked += sum(call.callee in {f"{text}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
         for position, call in enumerate(made):
-            if any(arg.name == f"{text}.parameters()" for arg in call.args):
+            if _is_given_all(facts, call, text):
                 same = [each.callee for each in made[: position + 1]].count(call.callee)
                 names = _assigned(world, place, facts, f"{call.callee}()")
                 complete = len(names) == [each.callee for each in made].count(call.callee)
@@ -183,7 +189,18 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
         for each in (_scope(world, path, inside, text) if saying is None else saying)
     ):
         return False
-    return bool(_makers_without(world, path, inside, text))
+    return bool(_makers_without(world, path, inside, text)) or _is_copied_beside_trained(world, path, inside, text)
+
+
+def _is_copied_beside_trained(world: World, path: str, inside: str, text: str) -> bool:
+    """Whether a class keeps a deep copy in an attribute, and asks for another attribute's parameters, never for the copy's nor for all:
+    its optimizer is made where nobody sees it."""
+    places = _scope(world, path, inside, text)
+    if not _is_deep_copy(world, path, inside, text) or any(_may_hand_on(world, each, text) for each in places):
+        return False
+    called = [call.callee for each in places for call in world.facts(each).calls]
+    asked = {callee.rpartition(".")[0] for callee in called if callee.rpartition(".")[2] in PARAMETERS}
+    return any(each.startswith("self.") for each in asked) and "self" not in asked
 
 
 def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:

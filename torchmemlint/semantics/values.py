@@ -332,6 +332,19 @@ def add_marks(value: Value, marks: frozenset[int]) -> Value:
     return frozenset(out)
 
 
+def mark_attached(value: Value, marks: frozenset[int]) -> Value:
+    """As ``add_marks``, but only what may have a graph is marked: of several results, one without says nothing of the others."""
+    out: list[Atom] = []
+    for atom in value:
+        if type(atom) is Tuple:
+            out.append(Tuple(tuple(mark_attached(item, marks) for item in atom.items)))
+        elif type(atom) is Tensor and not atom.graphs and not atom.hints:
+            out.append(atom)
+        else:
+            out += add_marks(frozenset((atom,)), marks)
+    return frozenset(out)
+
+
 def detached(value: Value) -> Value:
     """The value after its graph is cut; what it keeps of a forward's output stays."""
     out: list[Atom] = []

@@ -149,7 +149,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         and inputs
         and not event.more
         and all(asks_for_none(v) for v in inputs)
-        and RecordFlag.INPUT_GRAD not in flow.record.flags
+        and flow.record.flags.isdisjoint({RecordFlag.INPUT_GRAD, RecordFlag.LEARNED_NUMBER})
     ):
         if any(type(a) is Tensor for v in inputs for a in v):
             node = dict(event.nodes).get(TORCH.names["reentrant"])

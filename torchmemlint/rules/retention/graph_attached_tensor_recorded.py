@@ -89,7 +89,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.doubts import EMPTIED_ELSEWHERE
-from torchmemlint.rules.retention.claims import claim
+from torchmemlint.rules.retention.claims import claim, doubts_of
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.stores import RECORDED
@@ -102,7 +102,6 @@ RULE = Rule(
     severity=Severity.ERROR,
     typical=Severity.WARNING,
     about=About.GRAPH_KEPT,
-    preview=True,
     fix=Safety.NONE,
     triggers=TORCH.words["back-propagates"] | TORCH.words["evaluation-words"],
     of_results=True,
@@ -143,7 +142,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
             call,
             f"`{short(name)}` keeps the tensor passed here, which is still attached to the autograd graph",
             severity=claimed.severity,
-            doubts=(EMPTIED_ELSEWHERE,) if outside else (),
+            doubts=((EMPTIED_ELSEWHERE,) if outside else ()) + doubts_of(claimed, flow),
             label="passed on with its graph",
             cost=claimed.cost,
             help="pass a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",

@@ -337,6 +337,15 @@ def detach_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
     return value
 
 
+def has_one_element(name: str, exprs: list[ir.Expr]) -> bool:
+    """Whether a tensor is made of one number, or of the size 1 (``torch.zeros(1)``): a coefficient that is learned, as a temperature
+    is, and no input of which gradients are taken."""
+    flat = [item for expr in exprs for item in (expr.items if isinstance(expr, ir.Sequence) else [expr])]
+    if name == TORCH.names["copies-values"]:
+        return len(flat) == 1 and isinstance(flat[0], ir.Const)
+    return bool(flat) and all(isinstance(item, ir.Const) and item.value == 1 for item in flat)
+
+
 @has_effect(Effect.SOURCE)
 def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is not None:
@@ -344,7 +353,8 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
     if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
-        m.record.flags.add(RecordFlag.INPUT_GRAD)
+        one = has_one_element(op.name, call.exprs)
+        m.record.flags.add(RecordFlag.LEARNED_NUMBER if one else RecordFlag.INPUT_GRAD)
     if op.name == TORCH.names["copies-values"] and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)
     return FREE_TENSOR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.arithmetic import arithmetic, whole_logits
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
@@ -214,6 +215,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """What no tensor has: a method, or a network that the object holds (``nets.generator(x)``), by the name where nothing else tells."""
     if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
@@ -224,7 +226,8 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         receiver = m.outside(Kind.INSTANCE, m.heap[oid].name, cls, key=(oid, "as", method))
         (atom,) = function_value(m, method, receiver)
         return call_atom(m, atom, call, state)
-    runs = name not in TORCH.module_methods and m.world.is_attribute_only(name)
+    held = m.world.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.methods_named(name))
+    runs = name not in TORCH.module_methods and held
     out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
     if runs and m.frozen_wherever(name):
         freeze(m, out, call)

@@ -1,0 +1,71 @@
+"""Where a finding stands: at the forward itself, or at the call of the root by which it runs."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.rules.api import Flow
+from torchmemlint.rules.gradmode.wanted_graphs import FORWARD
+from torchmemlint.semantics.graphs import Graph, GraphKind, Site
+from torchmemlint.semantics.record import Record
+from torchmemlint.semantics.runs import descendants
+
+
+def stands_here(event: Graph, flow: Flow) -> bool:
+    """Whether the finding stands in the root: at the forward itself, or at the root's call of a function of the project through
+    which it runs, where that function is part of forwards of either kind and its callers alone know what the result is for."""
+    if flow.own(event.site):
+        return True
+    record, world = flow.record, flow.runs.world
+    site, callee = flow.own_call(event.site)
+    if any(g.kind is GraphKind.FORWARD and g.site.key == site.key for g in record.graphs.values()):
+        return False  # where the call itself makes a graph, that one is judged
+    inside = entered(event, flow)
+    family = descendants(record, event.gid)
+    sinks = [s for gid in family for s in record.sinks.get(gid, ())]
+    returned = any(each.site.key == site.key and each.graphs & family for each in record.fates)
+    comes_out = returned or any(inside not in above(record, s.site.frame) for s in sinks)
+    owner = world.header(callee).owner
+    if comes_out and owner and world.is_module_class(ClassRef(callee.path, owner)):
+        around = world.header(record.root).owner
+        inherited = world.project.mro(ClassRef(record.root.path, around)) if around else ()
+        if ClassRef(callee.path, owner) not in inherited or callee.qualname.rpartition(".")[2] in FORWARD:
+            return True
+    if not comes_out and gives_only_numbers(callee, site, flow):
+        return True
+    if not comes_out and not hands_out(callee, event, flow):
+        return False  # the function that is called keeps its result to itself
+    # Where no other caller trains what it returns, the finding stands in that function.
+    return flow.runs.fate_of_result(callee).trains
+
+
+def gives_only_numbers(callee: FunctionRef, site: Site, flow: Flow) -> bool:
+    """Whether the root calls a module, whose forward cuts in this call all that it returns (labels are not given: the best index): what
+    its other calls are for, says nothing of this one."""
+    given = [each for each in flow.record.fates if each.callee == callee and each.site.key == site.key]
+    return flow.runs.is_forward(callee) and bool(given) and not any(each.graphs for each in given)
+
+
+def entered(event: Graph, flow: Flow) -> int:
+    """The frame of the function that the root called, in which a forward runs."""
+    frame = flow.frame(event.site)
+    while frame.parent >= 0 and not flow.own(Site(frame.parent, -1)):
+        frame = flow.record.frames[frame.parent]
+    return frame.number
+
+
+def above(record: Record, number: int) -> set[int]:
+    """A frame, and those that it was called from."""
+    found = set()
+    while number >= 0:
+        found.add(number)
+        number = record.frames[number].parent
+    return found
+
+
+def hands_out(callee: FunctionRef, event: Graph, flow: Flow) -> bool:
+    """Whether a function of the project returns what this forward in it gives, with the graph."""
+    return flow.frame(event.site).ref == callee and any(
+        (graph.site.node, graph.kind) == (event.site.node, event.kind) and flow.runs.fate_here(record, graph.gid).escapes
+        for record in flow.runs.records(callee)
+        for graph in record.graphs.values()
+    )
