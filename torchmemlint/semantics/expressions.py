@@ -9,7 +9,7 @@ from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handl
 from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.narrowing import narrow
+from torchmemlint.semantics.narrowing import chosen_value, narrow
 from torchmemlint.semantics.phases import assumed, decide
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, Kind, State, join_states
 from torchmemlint.semantics.syntax import changes_nothing, names_tested
@@ -152,8 +152,10 @@ def evaluate_conditional(m: Machine, expr: ir.IfExp, state: State) -> Value:
     depth = len(m.loops)
     m.guards.append((depth, text))
     then = evaluate(m, expr.then, state) if narrow(m, expr.test, True, state) else EMPTY
+    then = chosen_value(m, expr.test, True, expr.then, then, state)
     m.guards[-1] = (depth, f"not {text}")
     orelse = evaluate(m, expr.orelse, branch) if narrow(m, expr.test, False, branch) else EMPTY
+    orelse = chosen_value(m, expr.test, False, expr.orelse, orelse, branch)
     m.guards.pop()
     for place, value in kept.items():
         # What the test showed about a name holds inside the expression only.

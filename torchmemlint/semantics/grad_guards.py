@@ -11,7 +11,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.call import Call, Shape
 from torchmemlint.semantics.parameters import is_made_parametric, parametric_attributes
 from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 CALLS_INSIDE = 2
@@ -27,7 +27,9 @@ def start_mode(world: World, ref: FunctionRef) -> StartMode:
         return StartMode.UNKNOWN
     owner = world.header(ref).owner
     if found.mode == StartMode.NO_CALLERS and owner:
-        if world.project.driven_without_grad(ClassRef(ref.path, owner)) or called_by_name(world, ref):
+        first = found.path[-1].ref if found.path else ref  # nothing visible calls this one
+        by_name = called_by_name(world, ref) or (first.qualname != MODULE and called_by_name(world, first))
+        if by_name or world.project.driven_without_grad(ClassRef(ref.path, owner)):
             return StartMode.UNKNOWN
     return found.mode
 
@@ -105,6 +107,13 @@ def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[Mode]:
     found: set[Mode] = set()
     called: set[str] = set()
     for call in facts.calls:
+        if any(is_never_chosen(world, cls, test) for test in call.branch):
+            continue
+        effects = [world.project.manager_effect(method.path, method.qualname, use) for use in reversed(call.managers)]
+        off = next((effect for effect in effects if effect is not None), None) == OFF
+        handed = {arg.name.removeprefix("self.") for arg in call.args if arg.name.startswith("self.")} & parts if off else set()
+        called |= handed
+        found |= {Mode.OFF} if handed else set()
         start, _, rest = call.callee.partition(".")
         part = rest.partition(".")[0].partition("[")[0].partition("(")[0]
         if start == "super()":
@@ -115,10 +124,6 @@ def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[Mode]:
         if not own and part not in parts:
             continue
         called.add(part)
-        if any(is_never_chosen(world, cls, test) for test in call.branch):
-            continue
-        effects = [world.project.manager_effect(method.path, method.qualname, use) for use in reversed(call.managers)]
-        off = next((effect for effect in effects if effect is not None), None) == OFF
         inside = _runs_of(world, cls, part, depth + 1) if own else {Mode.ON}
         found |= {Mode.OFF} if off and inside else inside
     if any(is_made_parametric(world, cls, part) for part in sorted(facts.names & (parts - called))):

@@ -9,7 +9,7 @@ from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
-from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import NONE, PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
 from torchmemlint.torch_facts import TORCH
 
@@ -72,6 +72,8 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
         kept = PLAIN
     elif asks_for_tensor(m, func, rest, state):
         kept = only_tensors(m, old) if holds else without_tensors(m, old)
+    elif not holds and asks_for_attribute(func, rest):
+        kept = without_tensors(m, old)
     elif asked := asked_containers(m, func, rest):
         kept = frozenset(a for a in old if (kind := kind_of_container(m, a)) is None or (kind in asked) == holds)
     elif holds and asks_for_record(m, func, rest, state):
@@ -80,6 +82,26 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
         return False
     state.vars[place] = kept
     return True
+
+
+def chosen_value(m: Machine, test: ir.Expr, holds: bool, branch: ir.Expr, value: Value, state: State) -> Value:
+    """What a branch of a conditional expression gives, where it is the very part that the test asks for (``losses["kl"].item() if
+    hasattr(losses["kl"], "item") else losses["kl"]``)."""
+    match test:
+        case ir.Unary(op="not"):
+            return chosen_value(m, test.value, not holds, branch, value, state)
+        case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript() | ir.Attr() as asked), *rest]) if not holds:
+            if text_of(asked) == text_of(branch) and (asks_for_attribute(func, rest) or asks_for_tensor(m, func, rest, state)):
+                return without_tensors(m, value)
+    return value
+
+
+def asks_for_attribute(func: ir.Expr, rest: list[ir.Arg]) -> bool:
+    """``hasattr(x, "item")``, of an attribute that all tensors have."""
+    if dotted(func) != "hasattr" or len(rest) != 1 or not isinstance(rest[0].value, ir.Const):
+        return False
+    name = rest[0].value.value
+    return isinstance(name, str) and (name in TORCH.methods or name in TORCH.attributes)
 
 
 def only_tensors(m: Machine, value: Value) -> Value:

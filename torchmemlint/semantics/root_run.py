@@ -163,7 +163,7 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     if found == TENSOR:
         found = None
     if found is None and param.name in m.world.memoize(used_as_objects, ref):
-        found = module_given(m.world, ref, param.name)
+        found = module_given(m.world, ref, param.name) or m.world.memoize(callable_given, (ref, param.name))
     classify(m, oid, found, param.name)
     if isinstance(found, ClassRef) and m.heap[oid].kind is Kind.MODULE and parametric(m.world, found) == frozenset():
         m.bare.add(oid)
@@ -177,6 +177,15 @@ def bind_maybe_frozen(m: Machine, me: int, owner: ClassRef, state: State) -> Non
         for oid in held:
             state.vars[oid, FROZEN] = MAYBE_FROZEN
             m.record.conditions[oid] = condition
+
+
+def callable_given(world: World, asked: tuple[FunctionRef, str]) -> ClassRef | None:
+    """The one class, no module's, of the objects that visible calls give for a parameter, where objects of it are called: a criterion."""
+    found = world.project.classes_given(*asked)
+    cls = found[0] if len(found) == 1 else None
+    if not isinstance(cls, ClassRef) or world.is_module_class(cls) is not False:
+        return None
+    return cls if world.project.method(cls, "__call__") is not None else None
 
 
 def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:

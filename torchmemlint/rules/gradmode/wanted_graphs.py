@@ -140,13 +140,28 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
 
 
 def is_distribution(event: Graph, flow: Flow) -> bool:
-    """Whether a method of one of torch's distributions is called, as far as what calls give for a name says: it is no network, and
-    has no graph but that of its parameters and its input."""
-    receiver = event.what.rpartition(".")[0]
-    found = (
-        classes_of(flow.runs.world, flow.frame(event.site).ref, receiver) if receiver and event.kind is GraphKind.OPAQUE else ()
-    )
+    """Whether a method of one of torch's distributions is called, as far as what calls give for a name says, or the name of a method
+    that distributions have, of what a call gave (``policy.density(states).log_prob(actions)``): it is no network, and has no graph
+    but that of its parameters and its input."""
+    receiver, _, name = event.what.rpartition(".")
+    if not receiver or event.kind is not GraphKind.OPAQUE:
+        return False
+    if name in OF_DISTRIBUTIONS and is_made_by_a_call(receiver, event, flow):
+        return True
+    found = classes_of(flow.runs.world, flow.frame(event.site).ref, receiver)
     return bool(found) and all(isinstance(cls, str) and TORCH.class_kind(cls) is ClassKind.DISTRIBUTION for cls in found)
+
+
+OF_DISTRIBUTIONS = frozenset({TORCH.names["log-probability"], TORCH.names["samples-with-graph"], TORCH.names["entropy"]})
+
+
+def is_made_by_a_call(name: str, event: Graph, flow: Flow) -> bool:
+    """Whether a name of the function is bound to what a method of another object gives, and nothing treats it as a module."""
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    made = [text for bound, text in (*facts.bound, *facts.rebound) if bound == name]
+    return (
+        bool(made) and all(text.endswith("()") and "." in text for text in made) and not words_on(event, flow) & MODULES_ALONE
+    )
 
 
 def is_missing(event: Graph, flow: Flow) -> bool:
