@@ -8,6 +8,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import FORWARD
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.state import Mode
 
 
 def stands_here(event: Graph, flow: Flow) -> bool:
@@ -42,7 +43,7 @@ def gives_only_numbers(callee: FunctionRef, site: Site, flow: Flow) -> bool:
     """Whether the root calls a module, whose forward cuts in this call all that it returns (labels are not given: the best index): what
     its other calls are for, says nothing of this one."""
     given = [each for each in flow.record.fates if each.callee == callee and each.site.key == site.key]
-    return flow.runs.is_forward(callee) and bool(given) and not any(each.graphs for each in given)
+    return flow.runs.is_forward(callee) and bool(given) and not any(each.graphs or each.mode is Mode.OFF for each in given)
 
 
 def entered(event: Graph, flow: Flow) -> int:
