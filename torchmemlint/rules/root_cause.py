@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from torchmemlint.findings import Confidence, FlowStep, Severity
+from torchmemlint.findings import Confidence, Severity
 from torchmemlint.rules import rule_of
 from torchmemlint.rules.api import Draft
 from torchmemlint.rules.card import Once, Rule, Same
@@ -58,7 +58,8 @@ def _explained_left_out(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def _once_per_cause(drafts: Sequence[Draft]) -> list[Draft]:
-    """Drafts, of those that state a cause only one for each cause of a rule. It names the places of the others in its flow."""
+    """Drafts, of those that state a cause only one for each cause of a rule. It stands for the others, as far as no comment suppresses
+    it."""
     out, causes = [], dict[tuple[str, str], list[Draft]]()
     for draft in drafts:
         if draft.cause:
@@ -67,9 +68,8 @@ def _once_per_cause(drafts: Sequence[Draft]) -> list[Draft]:
             out.append(draft)
     for there in causes.values():
         first = for_all(there)
-        others = sorted((d.finding for d in there if d.finding.span != first.finding.span), key=lambda one: one.sort_key)
-        steps = tuple(FlowStep(one.path, one.span, "the same here") for one in others)
-        out.append(replace(first, finding=replace(first.finding, flow=first.finding.flow + steps)))
+        others = {d.finding for d in there if d.finding.span != first.finding.span} | set(first.also)
+        out.append(replace(first, also=tuple(sorted(others, key=lambda one: one.sort_key))))
     return out
 
 

@@ -163,7 +163,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is not None:
         yield silent
         return
-    yield Draft(found(event, forwards, info, flag, flow), frozenset(event.outputs), event.site.handler)
+    finding = found(event, forwards, info, flag, flow)
+    yield Draft(finding, frozenset(event.outputs), event.site.handler, cause=f"{event.loop} {flag}")
 
 
 def is_handed_on(event: Store, forwards: Sequence[Graph], flow: Flow) -> bool:
