@@ -322,7 +322,9 @@ def draws_from_host(event: Store, flow: Flow) -> bool:
     facts = world.facts(root)
     info = flow.record.loops[event.loop] if event.loop is not None else None
     given = {param.name for param in facts.params[bool(facts.owner) :]}
-    if info is None or info.kind is not Kind.GENERATOR or given.isdisjoint(NAMES.findall(info.text)):
+    makers = CALLED.findall(info.text) if info is not None and info.kind is Kind.GENERATOR else []
+    own = any(world.project.is_function(root.path, root.qualname, name) for name in makers)
+    if info is None or not own or given.isdisjoint(NAMES.findall(info.text)):
         return True
     return any(is_move(call) and call.loops for call in facts.calls)
 
@@ -341,6 +343,10 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
         if param.default == "False" and all(own & {*sink.site.guards} for sink in sinks):
             return name
     return ""
+
+
+CALLED = re.compile(r"([\w.]+)\(")
+"""What is called in a source text."""
 
 
 def goes_back(event: Store, flow: Flow) -> bool:
