@@ -32,7 +32,17 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether the module that a function knows under a name or attribute gets its weights from another one, and no optimizer in
     sight holds them, while one holds another module's."""
     places = _places(world, ref, text)
-    return bool(places) and all(_is_copy_in(world, where, name) for where, name in places)
+    return bool(places) and all(
+        _is_copy_in(world, where, name) and not _is_part_of_held(world, where, name) for where, name in places
+    )
+
+
+def _is_part_of_held(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether an optimizer in sight is made with the parameters of a whole that a module is a part of (``self.model`` of
+    ``self.model.base``)."""
+    names = text.split(".")
+    wholes = [".".join(names[:count]) for count in range(1 + (names[0] == "self"), len(names))]
+    return any(is_held(world, ref, whole) for whole in wholes)
 
 
 def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
