@@ -18,7 +18,7 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.kinds import is_property, looks_like_module
+from torchmemlint.semantics.kinds import class_kind, is_property, looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.containers import container_method
 from torchmemlint.semantics.models.libraries import call_external
@@ -197,10 +197,13 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
         # What the property gives is called, and not the property.
         held = object_attribute(m, oid, name, call.func, state)
         return join_all([call_atom(m, atom, call, state) for atom in sorted_atoms(held)]) or UNKNOWN
+    bases = m.world.project.mro(cls)
+    if name == STEPS and any(isinstance(base, str) and class_kind(base) is Kind.OPTIMIZER for base in bases):
+        record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     if method is not None:
         (atom,) = function_value(m, method, oid)
         return call_atom(m, atom, call, state)
-    for base in m.world.project.mro(cls):
+    for base in bases:
         if isinstance(base, str) and f"{base}.{name}" in TORCH.functions:
             return call_external(m, f"{base}.{name}", call, state)
     return None
