@@ -8,13 +8,15 @@ same, the results that depend on it are still valid.
 from __future__ import annotations
 
 import io
+import re
+import sys
 import tokenize
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmemlint.files.digest import digest
-from torchmemlint.findings import Finding, Span
+from torchmemlint.findings import Finding, FlowStep, Span
 from torchmemlint.incremental.project_memory import ProjectMemory
 from torchmemlint.incremental.query_results import QueryResults
 from torchmemlint.index.plain import shape
@@ -61,14 +63,18 @@ class FunctionResults:
         self._valid, self._unchanged = {}, {}
 
     def known(self, ref: FunctionRef) -> OfFunction | None:
-        """The result of a function, if the queries that it depends on have the same results."""
+        """The result of a function, if the queries that it depends on have the same results, or only differ in the rows where the
+        functions of its file stand."""
         if ref in self._current:
             return self._current[ref][0]
         found = self._previous.get(ref)
-        if found is None or self._old_fingerprints is None or not self._is_unchanged(found[1]):
+        moves = self._moves(ref.path, found[1]) if found is not None else None
+        if found is None or moves is None:
             return None
-        self.store(ref, *found)
-        return found[0]
+        result = _moved(found[0], moves) if any(down for _, _, down in moves) else found[0]
+        if result is not None:
+            self.store(ref, result, found[1])
+        return result
 
     def last_result(self, ref: FunctionRef) -> OfFunction | None:
         """The last result of a function whose own text is as it was then, at the place where it stands now; without what shows code
@@ -76,14 +82,14 @@ class FunctionResults:
         last, results = self._last_results.get(ref), self._fingerprints
         if last is None or results is None or last.text != results.own_text(ref):
             return None
-        down = results.row(ref.path, ref.qualname) - last.row
-        return _moved(last.result, down)
+        down = results.rows(ref.path, ref.qualname)[0] - last.row
+        return _moved(last.result, [(0, sys.maxsize, down)], alone=True)
 
     def store(self, ref: FunctionRef, result: OfFunction, trace: QueryTrace) -> None:
         """Stores a result that depends on these queries."""
         self._current[ref] = result, trace
         if self._fingerprints is not None and (text := self._fingerprints.own_text(ref)):
-            self._last_results[ref] = _LastResult(result, text, self._fingerprints.row(ref.path, ref.qualname))
+            self._last_results[ref] = _LastResult(result, text, self._fingerprints.rows(ref.path, ref.qualname)[0])
 
     def end(self) -> None:
         """Releases the previous project and the engine. After a cancelled check, the results computed so far are valid, and the last
@@ -93,6 +99,25 @@ class FunctionResults:
         self._previous, self._old_fingerprints, self._world = {}, None, None
         self._valid, self._unchanged = {}, {}
         self.report_early = self.cancel = None
+
+    def _moves(self, path: str, trace: QueryTrace) -> list[_Move] | None:
+        """Where the functions of a file stand on which a result rests; None where anything else changed, or their order."""
+        queries, answers = _rests_on(trace)
+        then, now = self._old_fingerprints, self._fingerprints
+        if then is None or now is None:
+            return None
+        placed = {query for query in queries if query[:2] == ("placed", path)}
+        if not all(self._has_same_result(query) for query in queries if query not in placed):
+            return None
+        moves: list[_Move] = []
+        for _, _, name in placed:
+            down = now.moved(path, str(name), then)
+            if down is None:
+                return None
+            moves.append((*then.rows(path, str(name)), down))
+        moves.sort()
+        begin = [first + down for first, _, down in moves]
+        return moves if begin == sorted(begin) and all(map(self._is_valid, answers)) else None
 
     def _is_unchanged(self, trace: QueryTrace) -> bool:
         """Whether all queries have the same results, and all answers below."""
@@ -142,17 +167,53 @@ class _LastResult:
     row: int
 
 
-def _moved(result: OfFunction, down: int) -> OfFunction:
-    """A result so many rows further down."""
-    found = {one: _moved_finding(one, down) for one in result.findings}
-    also = tuple((found.get(one, one), tuple(_moved_finding(each, down) for each in others)) for one, others in result.also)
-    return replace(result, findings=tuple(found.values()), also=also)
+_Move = tuple[int, int, int]
+"""The first and the last row of a function, and how many rows further down it stands now."""
+_NAMES_A_ROW = re.compile(r"\blines? \d")
 
 
-def _moved_finding(one: Finding, down: int) -> Finding:
-    start, end = (replace(at, row=at.row + down) for at in (one.span.start, one.span.end))
-    rows = frozenset(row + down for row in one.noqa_rows)
-    return replace(one, span=Span(start, end), noqa_rows=rows, noqa_row=one.noqa_row + down, flow=(), fix=None)
+def _moved(result: OfFunction, moves: Sequence[_Move], alone: bool = False) -> OfFunction | None:
+    """A result where its functions stand now; ``alone`` without what shows code elsewhere. None where it shows code outside them, or
+    its words name a row."""
+    every = (*result.findings, *(each for _, others in result.also for each in others))
+    words = (*result.notes, *(text for one in every for text in _words(one)))
+    if not alone and any(map(_NAMES_A_ROW.search, words)):
+        return None
+    try:
+        found = {one: _moved_finding(one, moves, alone) for one in every}
+    except LookupError:
+        return None
+    also = tuple((found.get(one, one), tuple(found[each] for each in others)) for one, others in result.also)
+    return replace(result, findings=tuple(found[one] for one in result.findings), also=also)
+
+
+def _words(one: Finding) -> Iterator[str]:
+    yield from (one.message, one.label, one.cost, one.help, one.unless)
+    yield from (step.message for step in one.flow)
+    if one.fix is not None:
+        yield from (one.fix.message, *(edit.content for edit in one.fix.edits))
+
+
+def _moved_finding(one: Finding, moves: Sequence[_Move], alone: bool) -> Finding:
+    """Raises LookupError where it shows code outside these functions."""
+
+    def moved(row: int) -> int:
+        for first, end, down in moves:
+            if first <= row <= end:
+                return row + down
+        raise LookupError(row)
+
+    def moved_span(span: Span) -> Span:
+        return Span(replace(span.start, row=moved(span.start.row)), replace(span.end, row=moved(span.end.row)))
+
+    flow: tuple[FlowStep, ...] = ()
+    fix = None
+    if not alone:
+        flow = tuple(replace(step, span=moved_span(step.span)) if step.path == one.path else step for step in one.flow)
+        if one.fix is not None:
+            fix = replace(one.fix, edits=tuple(replace(edit, span=moved_span(edit.span)) for edit in one.fix.edits))
+    rows = frozenset(map(moved, one.noqa_rows))
+    return replace(one, span=moved_span(one.span), noqa_rows=rows, noqa_row=moved(one.noqa_row), flow=flow, fix=fix)
 
 
 def _rests_on(trace: QueryTrace) -> tuple[Collection[Query], Collection[QueryTrace]]:
@@ -184,14 +245,20 @@ class _Fingerprints:
 
     def has_same(self, query: Query, other: _Fingerprints) -> bool:
         """Whether a query has the same result in another project."""
-        if query[0] not in ("code", "placed"):
+        if query[0] == "placed":
+            return self.moved(str(query[1]), str(query[2]), other) == 0
+        if query[0] != "code":
             return self._results.fingerprint(query) == other._results.fingerprint(query)
         path, qualname = map(str, query[1:])
         source = ("source", path, qualname)
         same = self._results.fingerprint(source) == other._results.fingerprint(source)
-        if query[0] == "placed":
-            return same and self.row(path, qualname) == other.row(path, qualname)
         return same or (self._tokens(path, qualname) or [""]) == other._tokens(path, qualname)
+
+    def moved(self, path: str, qualname: str, other: _Fingerprints) -> int | None:
+        """How many rows further down a function stands than in another project; None where its text differs."""
+        if not self.has_same(("source", path, qualname), other):
+            return None
+        return self.rows(path, qualname)[0] - other.rows(path, qualname)[0]
 
     def own_text(self, ref: FunctionRef) -> str:
         """A digest of the text of an outermost function, or of what a file has around these; "" where it is not known."""
@@ -204,12 +271,13 @@ class _Fingerprints:
             lines[first - 1 : last] = [""] * (last - first + 1)
         return digest("".join(lines).encode(errors="surrogatepass"))
 
-    def row(self, path: str, qualname: str) -> int:
-        """The row where a function begins."""
+    def rows(self, path: str, qualname: str) -> tuple[int, int]:
+        """The first and the last row of a function."""
         try:
-            return self._project.facts(FunctionRef(path, qualname)).first_row
+            facts = self._project.facts(FunctionRef(path, qualname))
         except KeyError:
-            return 0
+            return 0, 0
+        return facts.first_row, facts.end_row
 
     def _tokens(self, path: str, qualname: str) -> list[str]:
         """The tokens of a function of a buffer, without comments and white space; none where they are not known."""
