@@ -11,15 +11,15 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmemlint.files.digest import digest
 from torchmemlint.findings import Finding, FlowStep, Span
 from torchmemlint.incremental.project_memory import ProjectMemory
-from torchmemlint.incremental.query_results import QueryResults
-from torchmemlint.index.plain import shape
+from torchmemlint.index.dependency_log import MISSING
+from torchmemlint.index.plain import same_shape
 from torchmemlint.index.query_log import Query, QueryTrace, queries_and_notes
 from torchmemlint.index.references import TOP, FunctionRef
 from torchmemlint.index.sources import rows_of, sources_of, split_lines
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class FunctionResults:
-    """The results of the functions of one file, as it was last checked. Before each check it must ``begin``. Fingerprints are
-    computed when they are compared, so the project of the last check is kept."""
+    """The results of the functions of one file, as it was last checked. Before each check it must ``begin``. The
+    project of the last check is kept, to compare its answers."""
 
     report_early: Callable[[Checked], None] | None = None
     """Called with the findings of the edited functions, before functions are run that only depend on these."""
@@ -48,8 +48,8 @@ class FunctionResults:
     _previous: dict[FunctionRef, tuple[OfFunction, QueryTrace]] = field(default_factory=dict)
     _current: dict[FunctionRef, tuple[OfFunction, QueryTrace]] = field(default_factory=dict)
     _last_results: dict[FunctionRef, _LastResult] = field(default_factory=dict)
-    _old_fingerprints: _Fingerprints | None = None
-    _fingerprints: _Fingerprints | None = None
+    _before: _State | None = None
+    _now: _State | None = None
     _world: World | None = None
     _valid: dict[QueryTrace, bool] = field(default_factory=dict)
     _unchanged: dict[Query, bool] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class FunctionResults:
     def begin(self, world: World, texts: Mapping[str, SourceFile]) -> None:
         """Starts a check with this engine. Results that the last check did not use are dropped."""
         self._previous, self._current = self._current, {}
-        self._old_fingerprints, self._fingerprints = self._fingerprints, _Fingerprints(world.project, texts)
+        self._before, self._now = self._now, _State(world.project, texts)
         self._world = world
         world.cancel = self.cancel
         self._valid, self._unchanged = {}, {}
@@ -79,31 +79,31 @@ class FunctionResults:
     def last_result(self, ref: FunctionRef) -> OfFunction | None:
         """The last result of a function whose own text is as it was then, at the place where it stands now; without what shows code
         elsewhere."""
-        last, results = self._last_results.get(ref), self._fingerprints
-        if last is None or results is None or last.text != results.own_text(ref):
+        last, now = self._last_results.get(ref), self._now
+        if last is None or now is None or last.text != now.own_text(ref):
             return None
-        down = results.rows(ref.path, ref.qualname)[0] - last.row
+        down = now.rows(ref.path, ref.qualname)[0] - last.row
         return _moved(last.result, [(0, sys.maxsize, down)], alone=True)
 
     def store(self, ref: FunctionRef, result: OfFunction, trace: QueryTrace) -> None:
         """Stores a result that depends on these queries."""
         self._current[ref] = result, trace
-        if self._fingerprints is not None and (text := self._fingerprints.own_text(ref)):
-            self._last_results[ref] = _LastResult(result, text, self._fingerprints.rows(ref.path, ref.qualname)[0])
+        if self._now is not None and (text := self._now.own_text(ref)):
+            self._last_results[ref] = _LastResult(result, text, self._now.rows(ref.path, ref.qualname)[0])
 
     def end(self) -> None:
         """Releases the previous project and the engine. After a cancelled check, the results computed so far are valid, and the last
         results of the other functions can still be shown."""
         if self.cancel is None or not self.cancel.is_set():
             self._last_results = {ref: last for ref, last in self._last_results.items() if ref in self._current}
-        self._previous, self._old_fingerprints, self._world = {}, None, None
+        self._previous, self._before, self._world = {}, None, None
         self._valid, self._unchanged = {}, {}
         self.report_early = self.cancel = None
 
     def _moves(self, path: str, trace: QueryTrace) -> list[_Move] | None:
         """Where the functions of a file stand on which a result rests; None where anything else changed, or their order."""
         queries, answers = _rests_on(trace)
-        then, now = self._old_fingerprints, self._fingerprints
+        then, now = self._before, self._now
         if then is None or now is None:
             return None
         placed = {query for query in queries if query[:2] == ("placed", path)}
@@ -120,13 +120,12 @@ class FunctionResults:
         return moves if begin == sorted(begin) and all(map(self._is_valid, answers)) else None
 
     def _is_unchanged(self, trace: QueryTrace) -> bool:
-        """Whether all queries have the same results, and all answers below."""
-        queries, answers = _rests_on(trace)
-        return all(map(self._has_same_result, queries)) and all(map(self._is_valid, answers))
+        """Whether all queries have the same results, at the same places, and all answers below."""
+        return self._moves("", trace) is not None
 
     def _has_same_result(self, query: Query) -> bool:
         if query not in self._unchanged:
-            then, now = self._old_fingerprints, self._fingerprints
+            then, now = self._before, self._now
             self._unchanged[query] = then is not None and now is not None and now.has_same(query, then)
         return self._unchanged[query]
 
@@ -235,26 +234,47 @@ def _rests_on(trace: QueryTrace) -> tuple[Collection[Query], Collection[QueryTra
     return queries, answers
 
 
-class _Fingerprints:
-    """The fingerprints of a project's queries, some of whose files have the ``texts`` of buffers."""
+class _State:
+    """A project, some of whose files have the ``texts`` of buffers, and its answers, compared with those of another. An answer that was
+    kept is one object in both, and so are the facts of a file around until it is read again."""
 
     def __init__(self, project: Project, texts: Mapping[str, SourceFile]) -> None:
-        self._project = project
-        self._digests = _Digests(project, texts)
-        self._results = QueryResults(project, self._digests, exact=True)
+        self._project, self._texts = project, texts
+        self._answers: dict[Query, object] = {}
+        self._digests: dict[str, Mapping[str, str]] = {}
+        self._read: dict[str, str] = {}
 
-    def has_same(self, query: Query, other: _Fingerprints) -> bool:
-        """Whether a query has the same result in another project."""
-        if query[0] == "placed":
-            return self.moved(str(query[1]), str(query[2]), other) == 0
-        if query[0] != "code":
-            return self._results.fingerprint(query) == other._results.fingerprint(query)
+    def has_same(self, query: Query, other: _State) -> bool:
+        """Whether a query has the same answer in another project."""
+        if query[0] not in ("placed", "code"):
+            return same_shape(self._answer(query), other._answer(query))
         path, qualname = map(str, query[1:])
-        source = ("source", path, qualname)
-        same = self._results.fingerprint(source) == other._results.fingerprint(source)
-        return same or (self._tokens(path, qualname) or [""]) == other._tokens(path, qualname)
+        down = self.moved(path, qualname, other)
+        if query[0] == "placed":
+            return down == 0
+        return down is not None or (self._tokens(path, qualname) or [""]) == other._tokens(path, qualname)
 
-    def moved(self, path: str, qualname: str, other: _Fingerprints) -> int | None:
+    def _answer(self, query: Query) -> object:
+        if query not in self._answers:
+            query_log, log = self._project.query_log, self._project.log
+            around, query_log.current, log.reads = query_log.current, QueryTrace(), []
+            try:
+                self._answers[query] = self._ask(*query)
+            except (KeyError, TypeError, AttributeError):  # what it asks about is gone
+                self._answers[query] = MISSING
+            finally:
+                query_log.current = around
+        return self._answers[query]
+
+    def _ask(self, name: Hashable, *arguments: Hashable) -> object:
+        if name == "text":
+            path = str(arguments[0])
+            return self._texts[path].text if path in self._texts else self._project.modules.get(path)
+        if name == "source":  # where it is not known, all of the text stands for it
+            return self._sources(str(arguments[0])).get(str(arguments[1])) or self._ask("text", arguments[0])
+        return getattr(self._project, str(name))(*arguments)
+
+    def moved(self, path: str, qualname: str, other: _State) -> int | None:
         """How many rows further down a function stands than in another project; None where its text differs."""
         if not self.has_same(("source", path, qualname), other):
             return None
@@ -262,10 +282,10 @@ class _Fingerprints:
 
     def own_text(self, ref: FunctionRef) -> str:
         """A digest of the text of an outermost function, or of what a file has around these; "" where it is not known."""
-        sources = self._digests.sources(ref.path)
+        sources = self._sources(ref.path)
         if ref.qualname != TOP or not sources:
             return sources.get(ref.qualname, "")
-        lines = split_lines(self._digests.read(ref.path))
+        lines = split_lines(self._text(ref.path))
         for name in sources:
             first, last = rows_of(lines, self._project.facts(FunctionRef(ref.path, name)))
             lines[first - 1 : last] = [""] * (last - first + 1)
@@ -281,9 +301,9 @@ class _Fingerprints:
 
     def _tokens(self, path: str, qualname: str) -> list[str]:
         """The tokens of a function of a buffer, without comments and white space; none where they are not known."""
-        if qualname not in self._digests.sources(path):
+        if qualname not in self._sources(path):
             return []
-        lines = split_lines(self._digests.read(path))
+        lines = split_lines(self._text(path))
         first, last = rows_of(lines, self._project.facts(FunctionRef(path, qualname)))
         text = io.StringIO("".join(lines[first - 1 : last]))
         try:
@@ -292,42 +312,21 @@ class _Fingerprints:
             return []
         return [f"{one.type} {'' if one.type in _BLANK else one.string}" for one in tokens if one.type not in _SKIPPED]
 
+    def _sources(self, path: str) -> Mapping[str, str]:
+        """Digests of the texts of the functions of a buffer."""
+        if path not in self._texts or path not in self._project.modules:
+            return {}
+        if path not in self._digests:
+            self._digests[path] = sources_of(self._project.modules[path], self._text(path))
+        return self._digests[path]
+
+    def _text(self, path: str) -> str:
+        """The text of a buffer as the engine has it (see ``World.lines``)."""
+        if path not in self._read:
+            text = self._texts[path].text
+            self._read[path] = readable(text) if self._project.modules[path].recovered else text
+        return self._read[path]
+
 
 _SKIPPED = (tokenize.COMMENT, tokenize.NL)
 _BLANK = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-
-
-@dataclass(slots=True, eq=False)
-class _Digests:
-    """Digests of the files of a project, of which some ``texts`` stand in for what is on disk (see ``query_results.Files``). The facts
-    of a file around are one object until it is read again, and both projects that are compared are alive."""
-
-    project: Project
-    texts: Mapping[str, SourceFile]
-    _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _read: dict[str, str] = field(default_factory=dict)
-
-    def text(self, path: str) -> str:
-        if path in self.texts:
-            return digest(self.texts[path].text.encode(errors="surrogatepass"))
-        return f"{id(self.project.modules[path])}" if path in self.project.modules else ""
-
-    def shape(self, path: str) -> str:
-        if path not in self.project.modules:
-            return ""
-        facts = self.project.modules[path]
-        return digest(shape(facts).encode()) if path in self.texts else f"{id(facts)}"
-
-    def sources(self, path: str) -> Mapping[str, str]:
-        if path not in self.texts or path not in self.project.modules:
-            return {}
-        if path not in self._sources:
-            self._sources[path] = sources_of(self.project.modules[path], self.read(path))
-        return self._sources[path]
-
-    def read(self, path: str) -> str:
-        """The text of a buffer as the engine has it (see ``World.lines``)."""
-        if path not in self._read:
-            text = self.texts[path].text
-            self._read[path] = readable(text) if self.project.modules[path].recovered else text
-        return self._read[path]
