@@ -14,10 +14,9 @@ from test_cache_edits import edit, some_projects
 
 from torchmemlint.errors import SourceError
 from torchmemlint.incremental import word_index
-from torchmemlint.incremental.changed_keys import changed_in, changed_keys, empty_module
-from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, invalidated_keys, serialized
+from torchmemlint.incremental.changed_keys import changed_in, empty_module
+from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, after_edits, serialized
 from torchmemlint.incremental.findings import FileDigests
-from torchmemlint.incremental.firewalls import Firewalls
 from torchmemlint.incremental.query_results import QueryResults
 from torchmemlint.index.dependency_log import Key
 from torchmemlint.index.facts import ModuleFacts
@@ -130,13 +129,12 @@ class Kept:
         graph = DependencyGraph(self.segments)
         project = self._project(graph.size)
         try:
-            keys = changed_keys(then, edits, project.modules, graph.texts())
+            _, affected = after_edits(graph, then, edits, project)
         except ValueError:  # another package
             self.__init__(files)  # type: ignore[misc]
             return 0, 0, set()
         gone = {*then} - {*facts}  # nobody asks about what is gone but who has heard of it from an answer
         self.known = {each: known for each, known in self.known.items() if gone.isdisjoint(_paths_in(each))}
-        affected = graph.invalidated(invalidated_keys(graph, keys, edits, Firewalls(project)))
         # Questions keep the code of the segment in which they were asked, where it is a key's.
         again = {question for question, (_, code) in self.known.items() if code in affected.nodes}
         fresh = QueryResults(Project.build([*facts.values()]), FileDigests((), None))

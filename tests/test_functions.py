@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
@@ -44,7 +45,7 @@ def other(model, batch):
     model.eval()
     return [model(each) for each in batch]
 """
-OPTIONS = {"preview": True, "min-confidence": "low"}
+OPTIONS = {"preview": True, "min-confidence": "low", "notes": True}
 
 
 @pytest.fixture
@@ -188,6 +189,78 @@ def test_what_is_run_inside_a_class(old: str, new: str, again: set[str], tmp_pat
     assert changed != METHODS
     after = found(path, changed)
     assert {*asked} - {"<module>"} <= again
+    assert after == fresh(path, changed)
+
+
+LOADED = """
+
+def snapshots(net, optimizer, path, batches):
+    net.cuda()
+    states = torch.load(path, map_location="cuda:0")
+    net.load_state_dict(states[0])
+    optimizer.load_state_dict(states[1])
+    for step, (x, y) in enumerate(batches):
+        optimizer.zero_grad()
+        (net(x) - y).sum().backward()
+        optimizer.step()
+        if step % 100 == 0:
+            states = [net.state_dict(), optimizer.state_dict()]
+            torch.save(states, path)
+"""
+"""A finding whose words may name a row."""
+SEVERAL = SOURCE + METHODS.removeprefix("import torch\n") + LOADED
+
+
+def with_a_line(text: str, chance: random.Random) -> str:
+    """A text with a line more or less, or with two of its definitions in the other order."""
+    lines = text.split("\n")
+    at = chance.randrange(len(lines))
+    if chance.randrange(4):
+        indent = len(lines[at]) - len(lines[at].lstrip())
+        lines.insert(at, " " * indent + chance.choice(("# c", "x = 1", "print('x')", "", "torch.cuda.empty_cache()")))
+    elif chance.randrange(2):
+        del lines[at]
+    else:
+        parts = text.split("\n\n\n")
+        one, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+        parts[one], parts[other] = parts[other], parts[one]
+        return "\n\n\n".join(parts)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_row_of_lines(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    text = SEVERAL
+    buffers.forget()
+    for _ in range(20):
+        text = with_a_line(text, chance) if chance.randrange(8) else SEVERAL
+        shown = found(tmp_path / "a.py", text)
+        known = dict(buffers._memories)
+        assert shown == fresh(tmp_path / "a.py", text), text
+        buffers._memories.update(known)
+        buffers.collect()
+
+
+def test_what_only_moved_is_not_run(tmp_path: Path, asked: list[str]) -> None:
+    path = tmp_path / "a.py"
+    before = found(path, SEVERAL)
+    assert any(one.fix is not None for one in before)
+    assert any(one.flow for one in before)
+    asked.clear()
+    changed = SEVERAL.replace("def helper", "# above all of them\n\ndef helper")
+    after = found(path, changed)
+    assert {*asked} <= {"<module>", "snapshots"}
+    assert after == fresh(path, changed)
+
+
+def test_what_names_a_row_is_run_where_it_moved(tmp_path: Path, asked: list[str]) -> None:
+    path = tmp_path / "a.py"
+    assert [one for one in found(path, SEVERAL) if re.search(r"\bline \d", one.cost)]
+    asked.clear()
+    changed = f"# above\n{SEVERAL}"
+    after = found(path, changed)
+    assert "snapshots" in asked
     assert after == fresh(path, changed)
 
 

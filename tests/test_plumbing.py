@@ -10,7 +10,7 @@ from torchmemlint.api import check_source
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics.plumbing import Plumbing
+from torchmemlint.semantics.plumbing import plumbing_names
 from torchmemlint.semantics.world import World
 
 TEXT = '''
@@ -100,7 +100,7 @@ def loaded(path):
 )
 def test_which_functions_cannot_touch_a_tensor(name: str, answer: bool) -> None:
     world = World(Project.build([module_facts("m.py", TEXT)]), Settings(), lambda path: TEXT)
-    assert (Plumbing(world).names(FunctionRef("m.py", name)) is not None) == answer
+    assert (plumbing_names(world, FunctionRef("m.py", name)) is not None) == answer
 
 
 HANDED_ON = """

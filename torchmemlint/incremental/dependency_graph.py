@@ -16,7 +16,8 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING
 
-from torchmemlint.incremental.changed_keys import Edit
+from torchmemlint.incremental.changed_keys import Edit, changed_keys
+from torchmemlint.incremental.firewalls import Firewalls
 from torchmemlint.incremental.parts import joined, split
 from torchmemlint.index import keys
 from torchmemlint.index.dependency_log import FIREWALL_FIELDS, IS_KEY, DependencyLog, Key, Name
@@ -25,7 +26,7 @@ from torchmemlint.index.references import ClassRef
 from torchmemlint.index.tables import form_of, last_name
 
 if TYPE_CHECKING:
-    from torchmemlint.incremental.firewalls import Firewalls
+    from torchmemlint.index.project import Project
 
 _PARTS = 7
 FirewallId = tuple[int, tuple[str, ...]]
@@ -239,18 +240,23 @@ class Invalidated:
         return self._steps[segment]
 
 
-def invalidated_keys(graph: DependencyGraph, changed: set[Key], edits: Sequence[Edit], firewalls: Firewalls) -> set[Key]:
+def after_edits(
+    graph: DependencyGraph, paths: Iterable[str], edits: Sequence[Edit], project: Project
+) -> tuple[set[Key], Invalidated]:
     """The keys that edits changed, with those that are computed over all modules (early cut-off: a firewall that may have changed is
-    computed again, and nothing above it is invalidated unless its values differ). ``firewalls`` are those of the modules as they
-    are now."""
-    found = set(changed)
+    computed again, and nothing above it is invalidated unless its values differ), and what depends on them. The modules were those at
+    ``paths``, and are those of the ``project`` now. Raises ValueError where anything may have changed."""
+    found = changed_keys(paths, edits, project.modules, graph.texts())
     invalidated = graph.invalidated(found)
+    if all(kind == keys.MODULE for kind, _, _ in found):  # nothing but rows
+        return found, invalidated
+    firewalls = Firewalls(project)
     for step in (_bases, _reached, _leaks):
         more = step(graph, invalidated, edits, firewalls) - found
         if more:
             found |= more
             invalidated = graph.invalidated(found)
-    return found
+    return found, invalidated
 
 
 def _bases(graph: DependencyGraph, invalidated: Invalidated, edits: Sequence[Edit], firewalls: Firewalls) -> set[Key]:

@@ -8,16 +8,18 @@ same, the results that depend on it are still valid.
 from __future__ import annotations
 
 import io
+import re
+import sys
 import tokenize
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmemlint.files.digest import digest
-from torchmemlint.findings import Finding, Span
+from torchmemlint.findings import Finding, FlowStep, Span
 from torchmemlint.incremental.project_memory import ProjectMemory
-from torchmemlint.incremental.query_results import QueryResults
-from torchmemlint.index.plain import shape
+from torchmemlint.index.dependency_log import MISSING
+from torchmemlint.index.plain import same_shape
 from torchmemlint.index.query_log import Query, QueryTrace, queries_and_notes
 from torchmemlint.index.references import TOP, FunctionRef
 from torchmemlint.index.sources import rows_of, sources_of, split_lines
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class FunctionResults:
-    """The results of the functions of one file, as it was last checked. Before each check it must ``begin``. Fingerprints are
-    computed when they are compared, so the project of the last check is kept."""
+    """The results of the functions of one file, as it was last checked. Before each check it must ``begin``. The
+    project of the last check is kept, to compare its answers."""
 
     report_early: Callable[[Checked], None] | None = None
     """Called with the findings of the edited functions, before functions are run that only depend on these."""
@@ -46,8 +48,8 @@ class FunctionResults:
     _previous: dict[FunctionRef, tuple[OfFunction, QueryTrace]] = field(default_factory=dict)
     _current: dict[FunctionRef, tuple[OfFunction, QueryTrace]] = field(default_factory=dict)
     _last_results: dict[FunctionRef, _LastResult] = field(default_factory=dict)
-    _old_fingerprints: _Fingerprints | None = None
-    _fingerprints: _Fingerprints | None = None
+    _before: _State | None = None
+    _now: _State | None = None
     _world: World | None = None
     _valid: dict[QueryTrace, bool] = field(default_factory=dict)
     _unchanged: dict[Query, bool] = field(default_factory=dict)
@@ -55,53 +57,75 @@ class FunctionResults:
     def begin(self, world: World, texts: Mapping[str, SourceFile]) -> None:
         """Starts a check with this engine. Results that the last check did not use are dropped."""
         self._previous, self._current = self._current, {}
-        self._old_fingerprints, self._fingerprints = self._fingerprints, _Fingerprints(world.project, texts)
+        self._before, self._now = self._now, _State(world.project, texts)
         self._world = world
         world.cancel = self.cancel
         self._valid, self._unchanged = {}, {}
 
     def known(self, ref: FunctionRef) -> OfFunction | None:
-        """The result of a function, if the queries that it depends on have the same results."""
+        """The result of a function, if the queries that it depends on have the same results, or only differ in the rows where the
+        functions of its file stand."""
         if ref in self._current:
             return self._current[ref][0]
         found = self._previous.get(ref)
-        if found is None or self._old_fingerprints is None or not self._is_unchanged(found[1]):
+        moves = self._moves(ref.path, found[1]) if found is not None else None
+        if found is None or moves is None:
             return None
-        self.store(ref, *found)
-        return found[0]
+        result = _moved(found[0], moves) if any(down for _, _, down in moves) else found[0]
+        if result is not None:
+            self.store(ref, result, found[1])
+        return result
 
     def last_result(self, ref: FunctionRef) -> OfFunction | None:
         """The last result of a function whose own text is as it was then, at the place where it stands now; without what shows code
         elsewhere."""
-        last, results = self._last_results.get(ref), self._fingerprints
-        if last is None or results is None or last.text != results.own_text(ref):
+        last, now = self._last_results.get(ref), self._now
+        if last is None or now is None or last.text != now.own_text(ref):
             return None
-        down = results.row(ref.path, ref.qualname) - last.row
-        return _moved(last.result, down)
+        down = now.rows(ref.path, ref.qualname)[0] - last.row
+        return _moved(last.result, [(0, sys.maxsize, down)], alone=True)
 
     def store(self, ref: FunctionRef, result: OfFunction, trace: QueryTrace) -> None:
         """Stores a result that depends on these queries."""
         self._current[ref] = result, trace
-        if self._fingerprints is not None and (text := self._fingerprints.own_text(ref)):
-            self._last_results[ref] = _LastResult(result, text, self._fingerprints.row(ref.path, ref.qualname))
+        if self._now is not None and (text := self._now.own_text(ref)):
+            self._last_results[ref] = _LastResult(result, text, self._now.rows(ref.path, ref.qualname)[0])
 
     def end(self) -> None:
         """Releases the previous project and the engine. After a cancelled check, the results computed so far are valid, and the last
         results of the other functions can still be shown."""
         if self.cancel is None or not self.cancel.is_set():
             self._last_results = {ref: last for ref, last in self._last_results.items() if ref in self._current}
-        self._previous, self._old_fingerprints, self._world = {}, None, None
+        self._previous, self._before, self._world = {}, None, None
         self._valid, self._unchanged = {}, {}
         self.report_early = self.cancel = None
 
-    def _is_unchanged(self, trace: QueryTrace) -> bool:
-        """Whether all queries have the same results, and all answers below."""
+    def _moves(self, path: str, trace: QueryTrace) -> list[_Move] | None:
+        """Where the functions of a file stand on which a result rests; None where anything else changed, or their order."""
         queries, answers = _rests_on(trace)
-        return all(map(self._has_same_result, queries)) and all(map(self._is_valid, answers))
+        then, now = self._before, self._now
+        if then is None or now is None:
+            return None
+        placed = {query for query in queries if query[:2] == ("placed", path)}
+        if not all(self._has_same_result(query) for query in queries if query not in placed):
+            return None
+        moves: list[_Move] = []
+        for _, _, name in placed:
+            down = now.moved(path, str(name), then)
+            if down is None:
+                return None
+            moves.append((*then.rows(path, str(name)), down))
+        moves.sort()
+        begin = [first + down for first, _, down in moves]
+        return moves if begin == sorted(begin) and all(map(self._is_valid, answers)) else None
+
+    def _is_unchanged(self, trace: QueryTrace) -> bool:
+        """Whether all queries have the same results, at the same places, and all answers below."""
+        return self._moves("", trace) is not None
 
     def _has_same_result(self, query: Query) -> bool:
         if query not in self._unchanged:
-            then, now = self._old_fingerprints, self._fingerprints
+            then, now = self._before, self._now
             self._unchanged[query] = then is not None and now is not None and now.has_same(query, then)
         return self._unchanged[query]
 
@@ -142,17 +166,53 @@ class _LastResult:
     row: int
 
 
-def _moved(result: OfFunction, down: int) -> OfFunction:
-    """A result so many rows further down."""
-    found = {one: _moved_finding(one, down) for one in result.findings}
-    also = tuple((found.get(one, one), tuple(_moved_finding(each, down) for each in others)) for one, others in result.also)
-    return replace(result, findings=tuple(found.values()), also=also)
+_Move = tuple[int, int, int]
+"""The first and the last row of a function, and how many rows further down it stands now."""
+_NAMES_A_ROW = re.compile(r"\blines? \d")
 
 
-def _moved_finding(one: Finding, down: int) -> Finding:
-    start, end = (replace(at, row=at.row + down) for at in (one.span.start, one.span.end))
-    rows = frozenset(row + down for row in one.noqa_rows)
-    return replace(one, span=Span(start, end), noqa_rows=rows, noqa_row=one.noqa_row + down, flow=(), fix=None)
+def _moved(result: OfFunction, moves: Sequence[_Move], alone: bool = False) -> OfFunction | None:
+    """A result where its functions stand now; ``alone`` without what shows code elsewhere. None where it shows code outside them, or
+    its words name a row."""
+    every = (*result.findings, *(each for _, others in result.also for each in others))
+    words = (*result.notes, *(text for one in every for text in _words(one)))
+    if not alone and any(map(_NAMES_A_ROW.search, words)):
+        return None
+    try:
+        found = {one: _moved_finding(one, moves, alone) for one in every}
+    except LookupError:
+        return None
+    also = tuple((found.get(one, one), tuple(found[each] for each in others)) for one, others in result.also)
+    return replace(result, findings=tuple(found[one] for one in result.findings), also=also)
+
+
+def _words(one: Finding) -> Iterator[str]:
+    yield from (one.message, one.label, one.cost, one.help, one.unless)
+    yield from (step.message for step in one.flow)
+    if one.fix is not None:
+        yield from (one.fix.message, *(edit.content for edit in one.fix.edits))
+
+
+def _moved_finding(one: Finding, moves: Sequence[_Move], alone: bool) -> Finding:
+    """Raises LookupError where it shows code outside these functions."""
+
+    def moved(row: int) -> int:
+        for first, end, down in moves:
+            if first <= row <= end:
+                return row + down
+        raise LookupError(row)
+
+    def moved_span(span: Span) -> Span:
+        return Span(replace(span.start, row=moved(span.start.row)), replace(span.end, row=moved(span.end.row)))
+
+    flow: tuple[FlowStep, ...] = ()
+    fix = None
+    if not alone:
+        flow = tuple(replace(step, span=moved_span(step.span)) if step.path == one.path else step for step in one.flow)
+        if one.fix is not None:
+            fix = replace(one.fix, edits=tuple(replace(edit, span=moved_span(edit.span)) for edit in one.fix.edits))
+    rows = frozenset(map(moved, one.noqa_rows))
+    return replace(one, span=moved_span(one.span), noqa_rows=rows, noqa_row=moved(one.noqa_row), flow=flow, fix=fix)
 
 
 def _rests_on(trace: QueryTrace) -> tuple[Collection[Query], Collection[QueryTrace]]:
@@ -174,48 +234,76 @@ def _rests_on(trace: QueryTrace) -> tuple[Collection[Query], Collection[QueryTra
     return queries, answers
 
 
-class _Fingerprints:
-    """The fingerprints of a project's queries, some of whose files have the ``texts`` of buffers."""
+class _State:
+    """A project, some of whose files have the ``texts`` of buffers, and its answers, compared with those of another. An answer that was
+    kept is one object in both, and so are the facts of a file around until it is read again."""
 
     def __init__(self, project: Project, texts: Mapping[str, SourceFile]) -> None:
-        self._project = project
-        self._digests = _Digests(project, texts)
-        self._results = QueryResults(project, self._digests, exact=True)
+        self._project, self._texts = project, texts
+        self._answers: dict[Query, object] = {}
+        self._digests: dict[str, Mapping[str, str]] = {}
+        self._read: dict[str, str] = {}
 
-    def has_same(self, query: Query, other: _Fingerprints) -> bool:
-        """Whether a query has the same result in another project."""
-        if query[0] not in ("code", "placed"):
-            return self._results.fingerprint(query) == other._results.fingerprint(query)
+    def has_same(self, query: Query, other: _State) -> bool:
+        """Whether a query has the same answer in another project."""
+        if query[0] not in ("placed", "code"):
+            return same_shape(self._answer(query), other._answer(query))
         path, qualname = map(str, query[1:])
-        source = ("source", path, qualname)
-        same = self._results.fingerprint(source) == other._results.fingerprint(source)
+        down = self.moved(path, qualname, other)
         if query[0] == "placed":
-            return same and self.row(path, qualname) == other.row(path, qualname)
-        return same or (self._tokens(path, qualname) or [""]) == other._tokens(path, qualname)
+            return down == 0
+        return down is not None or (self._tokens(path, qualname) or [""]) == other._tokens(path, qualname)
+
+    def _answer(self, query: Query) -> object:
+        if query not in self._answers:
+            query_log, log = self._project.query_log, self._project.log
+            around, query_log.current, log.reads = query_log.current, QueryTrace(), []
+            try:
+                self._answers[query] = self._ask(*query)
+            except (KeyError, TypeError, AttributeError):  # what it asks about is gone
+                self._answers[query] = MISSING
+            finally:
+                query_log.current = around
+        return self._answers[query]
+
+    def _ask(self, name: Hashable, *arguments: Hashable) -> object:
+        if name == "text":
+            path = str(arguments[0])
+            return self._texts[path].text if path in self._texts else self._project.modules.get(path)
+        if name == "source":  # where it is not known, all of the text stands for it
+            return self._sources(str(arguments[0])).get(str(arguments[1])) or self._ask("text", arguments[0])
+        return getattr(self._project, str(name))(*arguments)
+
+    def moved(self, path: str, qualname: str, other: _State) -> int | None:
+        """How many rows further down a function stands than in another project; None where its text differs."""
+        if not self.has_same(("source", path, qualname), other):
+            return None
+        return self.rows(path, qualname)[0] - other.rows(path, qualname)[0]
 
     def own_text(self, ref: FunctionRef) -> str:
         """A digest of the text of an outermost function, or of what a file has around these; "" where it is not known."""
-        sources = self._digests.sources(ref.path)
+        sources = self._sources(ref.path)
         if ref.qualname != TOP or not sources:
             return sources.get(ref.qualname, "")
-        lines = split_lines(self._digests.read(ref.path))
+        lines = split_lines(self._text(ref.path))
         for name in sources:
             first, last = rows_of(lines, self._project.facts(FunctionRef(ref.path, name)))
             lines[first - 1 : last] = [""] * (last - first + 1)
         return digest("".join(lines).encode(errors="surrogatepass"))
 
-    def row(self, path: str, qualname: str) -> int:
-        """The row where a function begins."""
+    def rows(self, path: str, qualname: str) -> tuple[int, int]:
+        """The first and the last row of a function."""
         try:
-            return self._project.facts(FunctionRef(path, qualname)).first_row
+            facts = self._project.facts(FunctionRef(path, qualname))
         except KeyError:
-            return 0
+            return 0, 0
+        return facts.first_row, facts.end_row
 
     def _tokens(self, path: str, qualname: str) -> list[str]:
         """The tokens of a function of a buffer, without comments and white space; none where they are not known."""
-        if qualname not in self._digests.sources(path):
+        if qualname not in self._sources(path):
             return []
-        lines = split_lines(self._digests.read(path))
+        lines = split_lines(self._text(path))
         first, last = rows_of(lines, self._project.facts(FunctionRef(path, qualname)))
         text = io.StringIO("".join(lines[first - 1 : last]))
         try:
@@ -224,42 +312,21 @@ class _Fingerprints:
             return []
         return [f"{one.type} {'' if one.type in _BLANK else one.string}" for one in tokens if one.type not in _SKIPPED]
 
+    def _sources(self, path: str) -> Mapping[str, str]:
+        """Digests of the texts of the functions of a buffer."""
+        if path not in self._texts or path not in self._project.modules:
+            return {}
+        if path not in self._digests:
+            self._digests[path] = sources_of(self._project.modules[path], self._text(path))
+        return self._digests[path]
+
+    def _text(self, path: str) -> str:
+        """The text of a buffer as the engine has it (see ``World.lines``)."""
+        if path not in self._read:
+            text = self._texts[path].text
+            self._read[path] = readable(text) if self._project.modules[path].recovered else text
+        return self._read[path]
+
 
 _SKIPPED = (tokenize.COMMENT, tokenize.NL)
 _BLANK = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-
-
-@dataclass(slots=True, eq=False)
-class _Digests:
-    """Digests of the files of a project, of which some ``texts`` stand in for what is on disk (see ``query_results.Files``). The facts
-    of a file around are one object until it is read again, and both projects that are compared are alive."""
-
-    project: Project
-    texts: Mapping[str, SourceFile]
-    _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _read: dict[str, str] = field(default_factory=dict)
-
-    def text(self, path: str) -> str:
-        if path in self.texts:
-            return digest(self.texts[path].text.encode(errors="surrogatepass"))
-        return f"{id(self.project.modules[path])}" if path in self.project.modules else ""
-
-    def shape(self, path: str) -> str:
-        if path not in self.project.modules:
-            return ""
-        facts = self.project.modules[path]
-        return digest(shape(facts).encode()) if path in self.texts else f"{id(facts)}"
-
-    def sources(self, path: str) -> Mapping[str, str]:
-        if path not in self.texts or path not in self.project.modules:
-            return {}
-        if path not in self._sources:
-            self._sources[path] = sources_of(self.project.modules[path], self.read(path))
-        return self._sources[path]
-
-    def read(self, path: str) -> str:
-        """The text of a buffer as the engine has it (see ``World.lines``)."""
-        if path not in self._read:
-            text = self.texts[path].text
-            self._read[path] = readable(text) if self.project.modules[path].recovered else text
-        return self._read[path]

@@ -11,13 +11,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchmemlint.incremental.changed_keys import Edit, changed_keys
-from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, invalidated_keys, serialized
-from torchmemlint.incremental.firewalls import Firewalls
+from torchmemlint.incremental.changed_keys import Edit
+from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, after_edits, serialized
 from torchmemlint.incremental.query_results import OF_FILES
-from torchmemlint.index.dependency_log import MISSING, Dependency, Key
+from torchmemlint.index.dependency_log import MISSING, Dependency
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.keys import MODULE
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.project import Project
 
@@ -77,11 +75,8 @@ def _holding(
     before: Project, project: Project, segments: Sequence[Segment], edits: Sequence[Edit]
 ) -> Callable[[Dependency], bool]:
     """Says whether what has this dependency is as it was. Raises ValueError where anything may have changed."""
-    graph = DependencyGraph(segments)
-    keys: set[Key] = changed_keys(before.paths, edits, project.modules, graph.texts())
-    if any(kind != MODULE for kind, _, _ in keys):
-        keys = invalidated_keys(graph, keys, edits, Firewalls(project))
-    nodes = graph.invalidated(keys).nodes
+    keys, invalidated = after_edits(DependencyGraph(segments), before.paths, edits, project)
+    nodes = invalidated.nodes
     return lambda dependency: dependency not in nodes if type(dependency) is int else dependency not in keys
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from torchmemlint.incremental.cache import Cache
 from torchmemlint.incremental.changed_keys import Edit as ModuleEdit
-from torchmemlint.incremental.changed_keys import changed_keys, empty_module
-from torchmemlint.incremental.dependency_graph import DependencyGraph, Invalidated, Segment, invalidated_keys, segments_of
-from torchmemlint.incremental.firewalls import Firewalls
+from torchmemlint.incremental.changed_keys import empty_module
+from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, after_edits, segments_of
 from torchmemlint.incremental.records import BESIDE, OTHER, RELATED, Dependencies, FileDependencies, FileEntry, SegmentRef
 from torchmemlint.incremental.runs import dependencies_of
 from torchmemlint.index import keys
@@ -91,10 +90,7 @@ class Propagation:
         if graph.size > _MOST_NODES * first + 100_000:
             raise ValueError("the log is too long")
         self.project = make(graph.size)
-        changed = changed_keys(paths, edits, self.project.modules, graph.texts())
-        self._invalidated: Invalidated = graph.invalidated(
-            invalidated_keys(graph, changed, edits, Firewalls(self.project)) if changed else ()
-        )
+        self._invalidated = after_edits(graph, paths, edits, self.project)[1]
 
     def is_stale(self, path: str, entry: FileEntry) -> bool:
         """Whether some result for a file may have changed, or its dependencies are unknown."""

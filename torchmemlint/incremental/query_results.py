@@ -89,8 +89,7 @@ class QueryResults:
 
     ``files`` knows the digests of files as they were seen. Long results are in ``long``, by their fingerprints and packed by zlib,
     if it ``stores`` them. ``unchanged`` are queries, as text, whose results are known to be what they were, with their dependencies;
-    None where these are keys. With ``exact``, a function's facts are compared apart from the rest of its module's, also without a
-    dependency log.
+    None where these are keys.
     """
 
     def __init__(
@@ -99,10 +98,8 @@ class QueryResults:
         files: Files,
         stores: bool = False,
         unchanged: Mapping[str, int | None] | None = None,
-        exact: bool = False,
     ) -> None:
         self._project = project
-        self._exact = exact
         self._unchanged = unchanged or {}
         self._files = files
         self._stores = stores
@@ -190,7 +187,7 @@ class QueryResults:
             found = self._files.sources(path).get(qualname) if path not in self._changed else None
             return f"#{found}" if found is not None else self.fingerprint(("text", path))
         # Nothing is stored of it: without a dependency log, it is unchanged as long as the whole module is.
-        if name == "within" and not self._exact:
+        if name == "within":
             return self.fingerprint(("module", arguments[0]))
         if name == "module" and self._files.shape(str(arguments[0])):
             return f"#{self._files.shape(str(arguments[0]))}"

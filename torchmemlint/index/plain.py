@@ -45,6 +45,17 @@ def saying(facts: FunctionFacts | ClassFacts | ModuleFacts) -> object:
     return _SAYING[type(facts)](facts)
 
 
+def same_shape(one: object, other: object) -> bool:
+    """Whether two answers made of facts only differ in rows, if at all."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if type(one) in POSITIONS:
+        one, other = _SAYING[type(one)](one), _SAYING[type(other)](other)
+    if type(one) is not tuple or type(other) is not tuple or one == other:
+        return one == other
+    return len(one) == len(other) and all(map(same_shape, one, other))
+
+
 def positions(facts: ModuleFacts) -> str:
     """What the shape of a module's facts leaves out, as JSON: numbers for each function and class, in their order, and the rows."""
     functions = [(each.first_row, each.row, each.header_end_row, each.end_row, *each.calls_at) for each in facts.functions]

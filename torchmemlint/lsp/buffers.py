@@ -6,6 +6,7 @@ disk. So the editor says what the command says.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ from torchmemlint.workers import cannot_parse
 MOST_FILES = 8
 """Files of which the results of functions are kept."""
 _memories: dict[str, tuple[Settings, FunctionResults]] = {}
+_from_nothing: set[str] = set()
+"""Files that were checked without such results since the last ``collect``."""
 
 Options = Mapping[str, object]
 """Settings by their configuration key, which go before those of configuration files, as the command line's do."""
@@ -68,21 +71,38 @@ def check(
         return Checked(text, None, settings, cannot_parse(path, error, settings, text).findings)
     memory = _memory_of(path, settings)
     first = None if report_early is None else lambda outcome: report_early(outcome.findings)
+    gc.disable()  # it would look at all that is kept, for longer than most checks take: see ``collect``
     try:
         outcome = check_source(source, settings, _sources(path, buffers), memory=memory, report_early=first, cancel=cancel)
     finally:
         memory.end()
+        gc.enable()
     return Checked(text, source, settings, outcome.findings)
 
 
 def _memory_of(path: str, settings: Settings) -> FunctionResults:
     """The results of the functions of a file, when it was last checked with these settings."""
     known = _memories.pop(path, None)
-    memory = known[1] if known is not None and known[0] == settings else FunctionResults()
+    if known is not None and known[0] == settings:
+        memory = known[1]
+    else:
+        memory = FunctionResults()
+        _from_nothing.add(path)
     _memories[path] = settings, memory
     while len(_memories) > MOST_FILES:
         del _memories[next(iter(_memories))]
     return memory
+
+
+def collect() -> None:
+    """Frees what checks left in cycles, once their findings are shown. What a check from nothing keeps is not looked at again until the
+    next one."""
+    if _from_nothing:
+        gc.unfreeze()
+    gc.collect()
+    if _from_nothing:
+        _from_nothing.clear()
+        gc.freeze()
 
 
 def forget(path: str | None = None) -> None:

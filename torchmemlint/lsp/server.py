@@ -330,6 +330,7 @@ class _Service:
         if checked is not None:
             self.state.results[document.uri] = checked
         self.publish(document, checked.findings if checked else ())
+        loop.run_in_executor(self.pool, buffers.collect)
 
     def first(
         self, document: _Document, findings: Sequence[Finding], publish_early: Callable[[Sequence[Finding]], None] | None

@@ -174,14 +174,12 @@ def first_value(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: St
     if isinstance(info.cls, ClassRef):
         project = m.world.project
         method = project.method(info.cls, name)
-        if method is not None:
-            facts = m.world.facts(method)
-            if is_property(facts):
-                if expr is None:
-                    return UNKNOWN
-                if not facts.names - ABSTRACT_WORDS:
-                    return frozenset((Obj(m.outside(Kind.THING, text, None, key=(oid, name))),))
-                return inline_property(m, method, oid, expr.node, state)
+        if method is not None and is_property(m.world.header(method)):
+            if expr is None:
+                return UNKNOWN
+            if not m.world.facts(method).names - ABSTRACT_WORDS:
+                return frozenset((Obj(m.outside(Kind.THING, text, None, key=(oid, name))),))
+            return inline_property(m, method, oid, expr.node, state)
     value = stored_value(m, oid, name, text, expr, state)
     if not any(type(atom) is Tensor for atom in value):
         m.first_values[m.frame, oid, name] = info, value

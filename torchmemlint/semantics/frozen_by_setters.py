@@ -8,6 +8,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.machine import Machine, new_machine
+from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Obj, Value, const
@@ -19,6 +20,23 @@ FREEZING_WORDS = TORCH.words["may-freeze"]
 CHANGES_PARAMETERS = TORCH.words["changes-flags"] | {f"{flag}=False" for flag in TORCH.words["gradient-flags"]}
 MAX_METHODS = 4
 """Methods of one name that are looked at: a name that many have says nothing."""
+
+
+def mentions_freezing(world: World, cls: ClassRef) -> bool:
+    """Whether the ``__init__`` of a class, or a function that it calls, may freeze something by its words."""
+    project = world.project
+    init = project.method(cls, "__init__")
+    if init is None:
+        return False
+    facts = world.facts(init)
+    if facts.names & FREEZING_WORDS:
+        return True
+    called = [
+        ref for call in facts.calls for ref in project.callees(init.path, init.qualname, call.callee, *call.keywords).refs
+    ]
+    own = {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")}
+    methods = [project.method(cls, name) for name in sorted(own) if "." not in name]
+    return any(ref is not None and reaches(world, ref, FREEZING_WORDS, 1) for ref in [*called, *methods])
 
 
 def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Machine]) -> frozenset[str]:

@@ -190,20 +190,29 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     """The method of the root's class that reads an attribute and back-propagates what it holds, or hands that out in a class that
     back-propagates anything; "" for none."""
     owner = world.header(ref).owner
-    methods = world.within(ref.path, owner) if owner else ()
-    trains = any(facts.names & BACKWARD for facts in methods)
-    for facts in methods if trains else ():
-        read = any(text == attribute or text.startswith(attribute + ".") for text in facts.reads)
-        called = any(call.callee.startswith(attribute + ".") for call in facts.calls)
-        other = FunctionRef(ref.path, facts.qualname)
-        found = world.function(other) if (read or called) and not facts.parent else None
+    for other in world.memoize(_readers_beside_a_backward, (ref.path, owner, attribute)) if owner else ():
+        found = world.function(other)
         if found is None:
             continue
         tracked = GradNeeds(world, other, lambda call: False)
         tracked.block(found[0].body, {attribute})
         if tracked.trained or (tracked.leaves and other != ref):
-            return facts.qualname
+            return other.qualname
     return ""
+
+
+def _readers_beside_a_backward(world: World, attribute: tuple[str, str, str]) -> list[FunctionRef]:
+    """The methods of a class of a file that read an attribute, where one of its methods back-propagates."""
+    path, owner, text = attribute
+    methods = world.within(path, owner)
+    trains = any(facts.names & BACKWARD for facts in methods)
+    found = []
+    for facts in methods if trains else ():
+        read = any(each == text or each.startswith(f"{text}.") for each in facts.reads)
+        called = any(call.callee.startswith(f"{text}.") for call in facts.calls)
+        if (read or called) and not facts.parent:
+            found.append(FunctionRef(path, facts.qualname))
+    return found
 
 
 def statements_around(world: World, body: list[ir.Stmt], nodes: frozenset[int]) -> frozenset[int]:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
+from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.dispatch import evaluate
@@ -17,6 +18,7 @@ from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.tracebacks import EMPTIES, MOVES, QUIET, leaves_nothing, lets_traceback_go
 from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.semantics.walk import FIELDS, names_inside, nodes_of, nodes_of_expr, walk
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -308,7 +310,7 @@ def recoveries(
                     and not reads_error(node.args, about_error)
                     and on_the_same(node, data, m, state)
                     and may_calculate(node.func, m, state)
-                    and ((name in first and repeats(node, tried)) or may_run_model(m, name))
+                    and ((name in first and repeats(node, tried)) or m.world.memoize(may_run_model, (m.ref, name)))
                 )
                 or (on_the_same(node, data, m, state) and does_the_same(m, name, attempted))
             ):
@@ -358,7 +360,7 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     if call is None:
         return False
     callees = m.world.project.callees(m.ref.path, m.ref.qualname, callee, *call.keywords)
-    return callees.certain and bool(callees.refs) and may_run_model(m, callee)
+    return callees.certain and bool(callees.refs) and m.world.memoize(may_run_model, (m.ref, callee))
 
 
 def moves_to_host(args: object) -> bool:
@@ -463,14 +465,14 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
     return True
 
 
-def may_run_model(m: Machine, callee: str) -> bool:
-    """Whether a call in the root may run a model, as far as the project shows: bookkeeping that the ``try`` block does as well
+def may_run_model(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+    """Whether a call in a function, by its text, may run a model, as far as the project shows: bookkeeping that the ``try`` block does as well
     (``halve(batch_size)``) is no retry. What is not visible may."""
-    project = m.world.project
-    todo, seen = [(m.ref, callee, 0)], set()
+    project = world.project
+    todo, seen = [(*call_in, 0)], set()
     while todo:
         ref, text, depth = todo.pop()
-        call = next((c for c in m.world.facts(ref).calls if c.callee == text), None)
+        call = next((c for c in world.facts(ref).calls if c.callee == text), None)
         callees = project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
         if callees is None or not callees.certain or not callees.refs:
             if depth == 0:
@@ -480,7 +482,7 @@ def may_run_model(m: Machine, callee: str) -> bool:
             if inner in seen:
                 continue
             seen.add(inner)
-            facts = m.world.facts(inner)
+            facts = world.facts(inner)
             texts = {c.callee for c in facts.calls}
             if facts.names & RUNS or any(map(purpose.may_be_network, texts)):
                 return True

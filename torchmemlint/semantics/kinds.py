@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.facts import Header
 from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -50,6 +50,6 @@ def class_kind(name: str) -> Kind:
     return Kind.THING if kind is None else KINDS[kind]
 
 
-def is_property(facts: FunctionFacts) -> bool:
+def is_property(header: Header) -> bool:
     """Whether a method is read as an attribute, without a call."""
-    return any(use.callee.rpartition(".")[2] in PROPERTIES for use in facts.decorators)
+    return any(use.callee.rpartition(".")[2] in PROPERTIES for use in header.decorators)

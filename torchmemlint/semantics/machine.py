@@ -142,7 +142,7 @@ class Machine:
     freezes_itself: Callable[[str], bool] = lambda _: False
     """Whether all methods of the project of that name freeze the whole object (``freezes_itself``)."""
     plumbing: Callable[[FunctionRef], frozenset[str] | None] = lambda _: None
-    """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
+    """The words of a function that cannot touch a tensor (``plumbing.plumbing_names``)."""
     retyped: int = 0
     """How often an object turned out to be of another kind: what was evaluated before may have another result now."""
     growing: dict[tuple[int, int], bool] = field(default_factory=dict)

@@ -8,7 +8,6 @@ import sys
 
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.semantics import root_choice
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -24,62 +23,47 @@ SMALL = 6
 """Rows of a function that is followed in any case: what a constant or an attribute it returns decides more than it costs."""
 
 
-class Plumbing:
-    """Answers by function, each worked out once."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._known: dict[FunctionRef, tuple[frozenset[str] | None, QueryTrace]] = {}
-        self._own: dict[FunctionRef, tuple[tuple[frozenset[str], frozenset[FunctionRef]] | None, QueryTrace]] = {}
-
-    def names(self, ref: FunctionRef) -> frozenset[str] | None:
-        """The words of a function that cannot touch a tensor unless it is given one, or finds one in an attribute, and of all
-        that it calls; None for any other function."""
-        return self._world.query_log.memoize(self._known, ref, lambda: self._find(ref))
-
-    def _find(self, ref: FunctionRef) -> frozenset[str] | None:
-        facts = self._world.facts(ref)
-        if facts.end_row - facts.row < SMALL or facts.is_generator:
+def plumbing_names(world: World, ref: FunctionRef) -> frozenset[str] | None:
+    """The words of a function that cannot touch a tensor unless it is given one, or finds one in an attribute, and of all that it
+    calls; None for any other function. To be memoized."""
+    if world.header(ref).is_generator or world.memoize(_is_small, ref):
+        return None
+    words: set[str] = set()
+    seen = {ref}
+    waiting = [ref]
+    while waiting:
+        own = world.memoize(_look, waiting.pop())
+        if own is None or len(seen) > MOST_FUNCTIONS:
             return None
-        words: set[str] = set()
-        seen = {ref}
-        waiting = [ref]
-        while waiting:
-            own = self._look(waiting.pop())
-            if own is None or len(seen) > MOST_FUNCTIONS:
-                return None
-            words |= own[0]
-            waiting += own[1] - seen
-            seen |= own[1]
-        return frozenset(words)
+        words |= own[0]
+        waiting += own[1] - seen
+        seen |= own[1]
+    return frozenset(words)
 
-    def _look(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
-        """A function's own words, and the functions that it calls; None where these words or calls may have to do with tensors."""
-        return self._world.query_log.memoize(self._own, ref, lambda: self._look_at(ref))
 
-    def _look_at(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
-        world = self._world
-        owner = world.header(ref).owner
-        cls = ClassRef(ref.path, owner) if owner else None
-        words: set[str] = set()
-        called: set[FunctionRef] = set()
-        for each, facts in root_choice.family(world, ref):
-            if facts.names & WORDS:
+def _is_small(world: World, ref: FunctionRef) -> bool:
+    return world.length(ref) < SMALL
+
+
+def _look(world: World, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
+    """A function's own words, and the functions that it calls; None where these words or calls may have to do with tensors."""
+    owner = world.header(ref).owner
+    cls = ClassRef(ref.path, owner) if owner else None
+    words: set[str] = set()
+    called: set[FunctionRef] = set()
+    for each, facts in root_choice.family(world, ref):
+        if facts.names & WORDS:
+            return None
+        words |= facts.names
+        kept = {use.callee for use in facts.returned} | {text.removesuffix("()") for _, text in (*facts.bound, *facts.rebound)}
+        for callee, keywords, given in {(call.callee, call.keywords, _given(call)) for call in facts.calls}:
+            # Nothing runs on nothing; what such a call gives may be a module.
+            matters = given is not None or callee in kept
+            found = _mapped(world, each, given) if callee == "map" else _reached(world, each, cls, callee, keywords, matters)
+            if found is None:
                 return None
-            words |= facts.names
-            kept = {use.callee for use in facts.returned} | {
-                text.removesuffix("()") for _, text in (*facts.bound, *facts.rebound)
-            }
-            for callee, keywords, given in {(call.callee, call.keywords, _given(call)) for call in facts.calls}:
-                # Nothing runs on nothing; what such a call gives may be a module.
-                matters = given is not None or callee in kept
-                found = (
-                    _mapped(world, each, given) if callee == "map" else _reached(world, each, cls, callee, keywords, matters)
-                )
-                if found is None:
-                    return None
-                called.update(found)
-        return frozenset(words), frozenset(called)
+            called.update(found)
+    return frozenset(words), frozenset(called)
 
 
 def _mapped(world: World, ref: FunctionRef, given: str | None) -> tuple[FunctionRef, ...] | None:

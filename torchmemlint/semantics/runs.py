@@ -12,17 +12,16 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import Accumulate, Event
-from torchmemlint.semantics.frozen_by_setters import FREEZING_WORDS, freezes_itself, set_frozen
+from torchmemlint.semantics.frozen_by_setters import freezes_itself, mentions_freezing, set_frozen
 from torchmemlint.semantics.frozen_on_a_branch import Freezing
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.graphs import CALLED_KINDS, Condition, Graph, GraphKind, Sink, SinkKind
 from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Machine, new_machine
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.phases import MAX_PHASES
-from torchmemlint.semantics.plumbing import Plumbing
+from torchmemlint.semantics.plumbing import plumbing_names
 from torchmemlint.semantics.readers import readers_of_attribute
 from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Obj, Value, const
@@ -94,7 +93,6 @@ class Runs:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.plumbing = Plumbing(world)
         self._records: dict[FunctionRef, tuple[list[Record], QueryTrace]] = {}
         self.steps: dict[FunctionRef, int] = {}
         """What the runs of a root took (``Meter``): the same whoever asked for them."""
@@ -188,7 +186,7 @@ class Runs:
     def _machine_alone(self, ref: FunctionRef, mode: Mode = Mode.ON) -> Machine:
         """A machine that asks nothing that needs another function's run: no question can come back to itself."""
         m = new_machine(self.world, ref, mode, Meter())
-        m.plumbing = self.plumbing.names
+        m.plumbing = partial(self.world.memoize, plumbing_names)
         m.freezes_itself = partial(freezes_itself, self.world)
         return m
 
@@ -201,7 +199,7 @@ class Runs:
         self, ref: FunctionRef, mode: Mode, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
         m = new_machine(self.world, ref, mode, meter, assumptions)
-        m.plumbing = self.plumbing.names
+        m.plumbing = partial(self.world.memoize, plumbing_names)
         m.frozen_in = self.frozen_attributes
         m.frozen_maybe = self.maybe_frozen
         m.result_of = self.result
@@ -229,7 +227,7 @@ class Runs:
     def _find_frozen(self, cls: ClassRef) -> Freezing:
         init = self.world.project.method(cls, "__init__")
         found, maybe = set(), dict[str, Condition]()
-        if init is not None and self._mentions_freezing(cls, init):
+        if init is not None and self.world.memoize(mentions_freezing, cls):
             for record in self.records(init):
                 if record.final is None:
                     continue
@@ -272,18 +270,6 @@ class Runs:
             return False
         frozen = self.frozen_attributes(cls)
         return names <= frozen or EVERYTHING in frozen or self.frozen_where_made(cls, depth + 1)
-
-    def _mentions_freezing(self, cls: ClassRef, init: FunctionRef) -> bool:
-        facts = self.world.facts(init)
-        if facts.names & FREEZING_WORDS:
-            return True
-        project = self.world.project
-        called = [
-            ref for call in facts.calls for ref in project.callees(init.path, init.qualname, call.callee, *call.keywords).refs
-        ]
-        own = {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")}
-        methods = [project.method(cls, name) for name in sorted(own) if "." not in name]
-        return any(ref is not None and reaches(self.world, ref, FREEZING_WORDS, 1) for ref in [*called, *methods])
 
     def frozen_wherever(self, name: str) -> bool:
         """Whether some class of the project leaves a module frozen that it holds in an attribute of this name, and no other

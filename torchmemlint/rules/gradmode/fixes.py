@@ -8,14 +8,15 @@ from itertools import chain
 
 from torchmemlint.findings import Fix
 from torchmemlint.index.facts import FunctionFacts
-from torchmemlint.index.project import ClassRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, NoFix, short
-from torchmemlint.rules.gradmode.judgement import Verdict, judge, reads_of_kept, where_it_is_known
+from torchmemlint.rules.gradmode.judgement import Verdict, judge, reads_of_kept, trains_where_it_is_known, where_it_is_known
 from torchmemlint.rules.gradmode.module_evidence import BACKWARD
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOWN, doubts.HANDED_BACK})
@@ -90,14 +91,17 @@ DEEDS = tuple((word,) for word in sorted(TORCH.words["says-deed"]))
 
 def kept_and_read(event: Graph, flow: Flow) -> Iterator[str]:
     """What is read of the module that is called, and may be what its forward left there, where something is back-propagated."""
-    functions = where_it_is_known(event, flow)
-    if not any(facts.names & BACKWARD for facts in functions):
+    world, called = flow.runs.world, (flow.record.root, event.what)
+    if not world.memoize(trains_where_it_is_known, called):
         return
     if event.cls is not None:
         yield from reads_of_kept(event, ClassRef(event.cls.path, event.cls.qualname), flow)
         return
-    for facts in functions:
-        yield from left_by(event.what, facts)
+    yield from world.memoize(_left_where_it_is_known, called)
+
+
+def _left_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
+    return [text for facts in where_it_is_known(world, called) for text in left_by(called[1], facts)]
 
 
 def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:

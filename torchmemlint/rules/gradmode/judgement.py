@@ -517,7 +517,8 @@ def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
         return None
     if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
         return ()
-    return None if any(facts.names & BACKWARD for facts in where_it_is_known(event, flow)) else (doubts.KEPT_BY_MODULE,)
+    trains = flow.runs.world.memoize(trains_where_it_is_known, (record.root, event.what))
+    return None if trains else (doubts.KEPT_BY_MODULE,)
 
 
 COMPUTES = CALLED_KINDS | {GraphKind.PARAM}
@@ -554,18 +555,29 @@ def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
 def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
     """Those attributes and properties, as they are read."""
     kept, start = set_by_methods(cls, flow), event.what + "."
-    texts = [text for facts in where_it_is_known(event, flow) for text in facts.reads if text.startswith(start)]
-    for name in sorted({text.removeprefix(start).partition(".")[0] for text in texts}) if kept else ():
+    for name in flow.runs.world.memoize(_read_where_it_is_known, (flow.record.root, event.what)) if kept else ():
         method = flow.runs.world.project.method(cls, name)
         if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
             yield start + name
 
 
-def where_it_is_known(event: Graph, flow: Flow) -> tuple[FunctionFacts, ...]:
-    """The functions in which what is called goes by the same name: the root, or for an attribute all of its class."""
-    world, root = flow.runs.world, flow.record.root
-    facts = world.facts(root)
-    return world.within(root.path, facts.owner) if facts.owner and event.what.startswith("self.") else (facts,)
+def where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> tuple[FunctionFacts, ...]:
+    """The functions in which what a root calls goes by the same name: the root, or for an attribute all of its class."""
+    root, what = called
+    owner = world.header(root).owner
+    return world.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
+
+
+def trains_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> bool:
+    """Whether one of these back-propagates."""
+    return any(facts.names & BACKWARD for facts in where_it_is_known(world, called))
+
+
+def _read_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
+    """The attributes of what is called that these read."""
+    start = f"{called[1]}."
+    texts = {text for facts in where_it_is_known(world, called) for text in facts.reads if text.startswith(start)}
+    return sorted({text.removeprefix(start).partition(".")[0] for text in texts})
 
 
 def is_unread(event: Graph, flow: Flow) -> bool:

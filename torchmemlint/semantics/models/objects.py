@@ -193,7 +193,7 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
     """A method, or what a property gives, of an object's class and the library classes that it has for bases; None where
     they have none of that name."""
     method = m.world.project.method(cls, name)
-    if method is not None and type(call.func) is ir.Attr and is_property(m.world.facts(method)):
+    if method is not None and type(call.func) is ir.Attr and is_property(m.world.header(method)):
         # What the property gives is called, and not the property.
         held = object_attribute(m, oid, name, call.func, state)
         return join_all([call_atom(m, atom, call, state) for atom in sorted_atoms(held)]) or UNKNOWN
