@@ -11,7 +11,8 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, NoFix, short
-from torchmemlint.rules.gradmode.judgement import Verdict, judge, reads_of_kept, trains_where_it_is_known, where_it_is_known
+from torchmemlint.rules.gradmode.judgement import Verdict, judge
+from torchmemlint.rules.gradmode.kept_attributes import reads_of_kept, trains_where_it_is_known, where_it_is_known
 from torchmemlint.rules.gradmode.module_evidence import BACKWARD
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag

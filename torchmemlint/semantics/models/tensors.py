@@ -15,10 +15,11 @@ from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, hands_out_a_number, only_method
 from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.options import option_of
 from torchmemlint.semantics.parts import part_of
 from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.stores import STORING, store_in
-from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     INTEGER,
     MOVED,
@@ -165,6 +166,16 @@ def cannot_carry_graph(atom: Atom) -> bool:
     return name in TORCH.cut_dtypes
 
 
+def is_for_the_host(m: Machine, call: Call) -> bool:
+    """Whether the place that a tensor is moved to is an attribute that is the CPU in every object that visible code makes."""
+    place = call.exprs[0] if call.exprs else None
+    ref = m.frame_closure[m.frame].ref
+    owner = m.world.header(ref).owner
+    if not owner or not isinstance(place, ir.Attr) or dotted(place) != f"self.{place.name}":
+        return False
+    return option_of(m.world, ClassRef(ref.path, owner), place.name) == repr(HOST)
+
+
 @has_effect(Effect.DEVICE)
 def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
     """``.cpu()``, ``.cuda()``, ``.to(…)``, ``.type(…)``: the graph comes along, unless the new type carries none; on the CPU the
@@ -177,7 +188,7 @@ def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.name == TO_PLACE:
         target = call.get(0, PLACE)
         single = only_const(target) if target is not None else None
-        to_cpu = single is not None and single.value == HOST
+        to_cpu = single.value == HOST if single is not None else is_for_the_host(m, call)
     if to_cpu and op.me != unknown(atom.hints):
         return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
     return op.me

@@ -1,0 +1,89 @@
+"""What a module keeps of its own forward in attributes, and whether code that knows the module reads or trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.index.fact_words import AttrKind
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.rules import doubts
+from torchmemlint.rules.api import Flow
+from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.gradmode.module_evidence import BACKWARD, is_trained_beside
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
+from torchmemlint.semantics.world import World
+
+
+def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
+    """Doubts about what the module itself keeps of its forward (``net.loss``); None where that is back-propagated, or may be."""
+    record = flow.record
+    inside = flow.made_inside(event.site)
+    if any(graph.gid in record.backwarded for graph in inside if graph.kind in COMPUTES):
+        return None  # by way of an attribute: the call's own result is not
+    if any(graph.gid in record.backwarded and is_state(graph, event, flow) for graph in record.graphs.values()):
+        return None
+    if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
+        return ()
+    trains = flow.runs.world.memoize(trains_where_it_is_known, (record.root, event.what))
+    return None if trains else (doubts.KEPT_BY_MODULE,)
+
+
+COMPUTES = CALLED_KINDS | {GraphKind.PARAM}
+"""Kinds of what a forward may keep; a parameter that it reads is trained by others, too."""
+
+
+def is_state(graph: Graph, event: Graph, flow: Flow) -> bool:
+    """Whether a graph is that of an attribute of what is called, or of what a method of it gives for nothing, and may be of what
+    this call left there: where another call is trained, it is that one's."""
+    if not graph.what.startswith(event.what + "."):
+        return False
+    if event.cls is not None:
+        name = graph.what.removeprefix(event.what + ".").partition(".")[0]
+        return graph.kind is GraphKind.PARAM and name in set_by_methods(event.cls, flow)
+    of_nothing = graph.kind is GraphKind.PARAM or (graph.kind is GraphKind.OPAQUE and not graph.parents)
+    return of_nothing and not is_trained_beside(event, flow)
+
+
+def set_by_methods(cls: ClassRef, flow: Flow) -> set[str]:
+    """The attributes that a method other than ``__init__`` sets: what a forward may keep of what it computes."""
+    project = flow.runs.world.project
+    held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
+    return {
+        fact.name for fact in held if fact.kind is not AttrKind.CONST and fact.method and not fact.method.endswith(".__init__")
+    }
+
+
+def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
+    """Whether code that knows the module by the same name reads an attribute that its forward may have set, or a property made of
+    one."""
+    return any(True for _ in reads_of_kept(event, cls, flow))
+
+
+def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
+    """Those attributes and properties, as they are read."""
+    kept, start = set_by_methods(cls, flow), event.what + "."
+    for name in flow.runs.world.memoize(_read_where_it_is_known, (flow.record.root, event.what)) if kept else ():
+        method = flow.runs.world.project.method(cls, name)
+        if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
+            yield start + name
+
+
+def where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> tuple[FunctionFacts, ...]:
+    """The functions in which what a root calls goes by the same name: the root, or for an attribute all of its class."""
+    root, what = called
+    owner = world.header(root).owner
+    return world.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
+
+
+def trains_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> bool:
+    """Whether one of these back-propagates."""
+    return any(facts.names & BACKWARD for facts in where_it_is_known(world, called))
+
+
+def _read_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
+    """The attributes of what is called that these read."""
+    start = f"{called[1]}."
+    texts = {text for facts in where_it_is_known(world, called) for text in facts.reads if text.startswith(start)}
+    return sorted({text.removeprefix(start).partition(".")[0] for text in texts})
