@@ -72,6 +72,8 @@ GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on need the gr
 MODE_NOT_SURE = Doubt(3, "every caller disables grad mode")
 OTHERS_GUARDED = Doubt(3, "only the calls on the object that are guarded run a network")
 """The function disables grad mode around other calls on the same object: who wrote it knows of grad mode."""
+ASKED_FOR = Doubt(3, "what the forward keeps elsewhere is back-propagated")
+"""The function enables grad mode around the call by a statement of its own."""
 FOR_ITS_EFFECT = Doubt(2, "the call returns no tensor")
 NO_GRAPH = Doubt(1, "the result of the call has no graph")
 PASSED_UNKNOWN = Doubt(3, "code outside this project back-propagates the value that it gets")

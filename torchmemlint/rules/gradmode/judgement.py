@@ -28,6 +28,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     decided_elsewhere,
     guards_its_network,
     guards_others,
+    is_asked_for,
     is_distribution,
     is_given_to_a_callback,
     is_loaded,
@@ -197,6 +198,8 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(doubts.READ_ELSEWHERE)
     if evidence is not ModuleEvidence.CERTAIN:
         assumed.append(not_a_module(short(event.what), int(evidence)))
+    if is_asked_for(event, flow):
+        assumed.append(doubts.ASKED_FOR)
     if guards_others(event, flow):
         assumed.append(doubts.OTHERS_GUARDED)
     if takes_gradients(event, flow, perhaps=True):

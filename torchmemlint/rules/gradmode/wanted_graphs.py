@@ -78,10 +78,21 @@ def is_given_to_a_callback(event: Graph, flow: Flow) -> bool:
     )
 
 
+def is_asked_for(event: Graph, flow: Flow) -> bool:
+    """Whether the function enables grad mode around the call, in a block of its own: hooks or attention processors may keep parts of the
+    forward, of which gradients are taken."""
+    row = flow.span(event.site).start.row
+    return any(
+        call.callee == event.what and call.row == row
+        for call in flow.runs.world.memoize(calls_with_enabled_grad, flow.frame(event.site).ref)
+    )
+
+
 class EnabledCall(NamedTuple):
     """A call that grad mode is enabled around. ``visible``: the project or an import says what is called."""
 
     callee: str
+    row: int
     arguments: tuple[str | None, ...]
     visible: bool
 
@@ -93,10 +104,11 @@ def calls_with_enabled_grad(world: World, ref: FunctionRef) -> tuple[EnabledCall
     return tuple(
         EnabledCall(
             call.callee,
+            row,
             tuple(arg.name for arg in call.args),
             not call.callee.isidentifier() or project.resolve(ref.path, call.callee, ref.qualname) is not None,
         )
-        for call in facts.calls
+        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
         if any(project.manager_effect(ref.path, ref.qualname, use) == ON for use in call.managers)
     )
 
