@@ -277,16 +277,16 @@ def is_taken_by_numpy(event: Store, flow: Flow) -> Silent | None:
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
     if "numpy" in packages and "torch" not in packages:
         return Silent("numpy takes what is collected, so it is on the host")
-    facts = world.facts(root)
-    made = [text for name, text in (*facts.bound, *facts.rebound) if name == event.place]
-    if packages & HOST_PACKAGES and not any(part in text for text in made for part in TO_HOST):
-        return Silent("a library without GPUs takes what is collected, so it is on the host")
+    if packages & HOST_PACKAGES:
+        bound = re.compile(rf"\b{re.escape(event.place)}\s*=[^=].*\.({TO_HOST})\(")
+        if not any(bound.search(line) for line in world.lines_of(root)):
+            return Silent("a library without GPUs takes what is collected, so it is on the host")
     return None
 
 
-HOST_PACKAGES = TORCH.words["array-libraries"]
-TO_HOST = TORCH.words["reads-out"] | {TORCH.names["to-host"], TORCH.names["to-place"]}
-"""Parts of what brings tensors to the host."""
+HOST_PACKAGES = TORCH.words["array-libraries"] - {"numpy"}
+TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TORCH.names["to-place"]}))
+"""Methods that bring tensors to the host."""
 
 
 def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Silent | None:
