@@ -82,10 +82,26 @@ def _hands_on(world: World, ref: FunctionRef, name: str) -> bool:
 
 
 def _guards(world: World, ref: FunctionRef) -> bool:
+    return _switches_off(world, ref) or _runs_by_what_guards(world, ref)
+
+
+def _switches_off(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     if facts.names & TORCH.words["switches-grad"]:
         return True
     return any(world.project.decorator_effect(ref.path, facts.parent, use) == OFF for use in facts.decorators)
+
+
+def _runs_by_what_guards(world: World, ref: FunctionRef) -> bool:
+    """Whether a method runs its object's networks only through methods of the same class that guard themselves."""
+    facts = world.facts(ref)
+    cls = ClassRef(ref.path, facts.owner)
+    names = (
+        {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")} if facts.owner else set()
+    )
+    methods = {name: method for name in sorted(names) if (method := world.project.method(cls, name)) is not None}
+    guarding = {name for name, method in methods.items() if method != ref and _switches_off(world, method)}
+    return bool(guarding) and names <= guarding
 
 
 def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
