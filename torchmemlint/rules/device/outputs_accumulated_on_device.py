@@ -275,7 +275,7 @@ def is_taken_by_numpy(event: Store, flow: Flow) -> Silent | None:
     world, root = flow.runs.world, flow.record.root
     takers = [call.callee for call in world.facts(root).calls if any(arg.name == event.place for arg in call.args)]
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
-    if "numpy" in packages and "torch" not in packages:
+    if NUMPY in packages and "torch" not in packages:
         return Silent("numpy takes what is collected, so it is on the host")
     if packages & HOST_PACKAGES:
         bound = re.compile(rf"\b{re.escape(event.place)}\s*=[^=].*\.({TO_HOST})\(")
@@ -284,7 +284,8 @@ def is_taken_by_numpy(event: Store, flow: Flow) -> Silent | None:
     return None
 
 
-HOST_PACKAGES = TORCH.words["array-libraries"] - {"numpy"}
+NUMPY = "numpy"
+HOST_PACKAGES = TORCH.words["array-libraries"] - {NUMPY}
 TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TORCH.names["to-place"]}))
 """Methods that bring tensors to the host."""
 

@@ -79,20 +79,22 @@ def is_given_to_a_callback(event: Graph, flow: Flow) -> bool:
 
 
 def is_asked_for(event: Graph, flow: Flow) -> bool:
-    """Whether the function enables grad mode around the call, in a block of its own: hooks or attention processors may keep parts of the
-    forward, of which gradients are taken."""
-    row = flow.span(event.site).start.row
-    return any(
-        call.callee == event.what and call.row == row
-        for call in flow.runs.world.memoize(calls_with_enabled_grad, flow.frame(event.site).ref)
-    )
+    """Whether the function enables grad mode around each such call, in blocks of its own: hooks or attention processors may keep parts of
+    the forward, of which gradients are taken."""
+    return event.what in flow.runs.world.memoize(callees_with_enabled_grad, flow.frame(event.site).ref)
+
+
+def callees_with_enabled_grad(world: World, ref: FunctionRef) -> frozenset[str]:
+    """What a function calls in blocks alone that enable grad mode."""
+    enabled = [call.callee for call in calls_with_enabled_grad(world, ref)]
+    called = [call.callee for call in world.facts(ref).calls] if enabled else []
+    return frozenset(callee for callee in enabled if enabled.count(callee) == called.count(callee))
 
 
 class EnabledCall(NamedTuple):
     """A call that grad mode is enabled around. ``visible``: the project or an import says what is called."""
 
     callee: str
-    row: int
     arguments: tuple[str | None, ...]
     visible: bool
 
@@ -104,11 +106,10 @@ def calls_with_enabled_grad(world: World, ref: FunctionRef) -> tuple[EnabledCall
     return tuple(
         EnabledCall(
             call.callee,
-            row,
             tuple(arg.name for arg in call.args),
             not call.callee.isidentifier() or project.resolve(ref.path, call.callee, ref.qualname) is not None,
         )
-        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
+        for call in facts.calls
         if any(project.manager_effect(ref.path, ref.qualname, use) == ON for use in call.managers)
     )
 
