@@ -164,11 +164,23 @@ def argument_fact(walk: Walk, keyword: str, node: ast.expr, depth: int) -> ArgFa
             kind = type(node)
             if kind is ast.UnaryOp or kind is ast.Compare:
                 test = test_text(node)
+            elif kind is ast.Lambda and not _runs_anything(node):  # type: ignore[arg-type]
+                const = FORMULA
     key = (keyword, name, const, test)
     fact = walk.arg_cache.get(key)
     if fact is None:
         fact = walk.arg_cache[key] = ArgFact(keyword, name, const, test)
     return fact
+
+
+FORMULA = repr(...)
+"""Stands for a function of arithmetic alone: a value that is no module, and that equals no literal of the code."""
+
+
+def _runs_anything(node: ast.Lambda) -> bool:
+    """Whether a lambda calls anything but torch's functions by their full name (``torch.log``): it may run, or make, a module."""
+    calls = [dotted(each.func) for each in ast.walk(node.body) if isinstance(each, ast.Call)]
+    return any(callee.count(".") != 1 or not callee.startswith("torch.") for callee in calls)
 
 
 def _lambda(walk: Walk, node: ast.Lambda, depth: int) -> str:

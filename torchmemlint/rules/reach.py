@@ -33,8 +33,22 @@ MOVES_ITSELF = TORCH.words["moves-by-itself"]
 """Libraries whose trainers move networks and batches."""
 MAX_ON_THE_WAY = 24
 """Functions between a program and what it calls in the end."""
+CALLERS_UP = 2
+"""How far the callers of a function are looked up that give it what it works on."""
 MAX_DEPTH = 3
 """How far callers are followed up."""
+
+
+def callers_of(ref: FunctionRef, world: World) -> list[FunctionRef]:
+    """The outermost functions that call a function, and those that call these."""
+    found: dict[FunctionRef, None] = {}
+    todo = [ref]
+    for _ in range(CALLERS_UP):
+        above = [caller.ref for each in todo for caller in world.project.callers(each).calls[:MAX_CALLERS]]
+        todo = [world.outermost(each) for each in above]
+        todo = [each for each in dict.fromkeys(todo) if each not in found and each != ref]
+        found.update(dict.fromkeys(todo))
+    return [*found][:MAX_CALLERS]
 
 
 def is_without_gpu(site: Site) -> bool:

@@ -25,6 +25,7 @@ PLAIN = TORCH.words["gives-plain-values"]
 """Builtins whose result has no graph."""
 CUT_ATTRIBUTES = TORCH.words["detaches"] | TORCH.words["sizes"] | TORCH.words["gradient-flags"]
 BACKWARD = TORCH.words["back-propagates"]
+FORWARD = TORCH.words["forward"]
 STEPS = TORCH.words["may-step"]
 OPTIMIZERS = TORCH.words["may-train"]
 """What may back-propagate the loss that a method of ``STEPS`` is given."""
@@ -159,17 +160,20 @@ def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
     if depth == MAX_DEPTH or ref.qualname == MODULE:
         return ""
     calls = world.project.callers(ref).calls
+    last = ref.qualname.rpartition(".")[2]
+    if not calls and last in FORWARD:
+        return "a step that is not visible may back-propagate what the forward returns"
     if len(calls) > MAX_CALLERS:
         return ""
+    names = frozenset({last}) if last not in FORWARD else frozenset(call.call.callee.rpartition(".")[2] for call in calls)
     for caller in sorted({world.outermost(call.ref) for call in calls} - {ref}):
         found = world.function(caller)
         if found is None:
             continue
-        last = ref.qualname.rpartition(".")[2]
 
-        def makes(call: ir.Call, caller: FunctionRef = caller, last: str = last) -> bool:
+        def makes(call: ir.Call, caller: FunctionRef = caller) -> bool:
             text = dotted(call.func)
-            return text.rpartition(".")[2] == last and ref in world.project.callees(caller.path, caller.qualname, text).refs
+            return text.rpartition(".")[2] in names and ref in world.project.callees(caller.path, caller.qualname, text).refs
 
         why = _needed(world, caller, found[0], makes, frozenset(), depth + 1)
         if why:

@@ -156,7 +156,7 @@ def _made_without_parameters(world: World, key: tuple[FunctionRef, str, ClassRef
 
 
 def _is_without_parameters(world: World, ref: FunctionRef, arg: ArgFact) -> bool:
-    """Whether an argument in a function is not a module with parameters, by what it says: a literal, a function."""
+    """Whether an argument in a function is not a module with parameters, by what it says: a literal, a formula, a function."""
     if arg.const:
         return True
     return bool(arg.name) and _is_known_function(world, ref.path, ref.qualname, arg.name)

@@ -374,7 +374,9 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         return False  # a model is made or loaded in every iteration, and used: an iteration is a stage
     if loop[0] == event.site.frame and trains_again(event, flow, loop):
         return False
-    if not trained and (fills_weights(event, flow, loop) or goes_over_names(event, flow, loop)):
+    if not trained and (
+        fills_weights(event, flow, loop) or brings_a_part(event, flow, loop) or goes_over_names(event, flow, loop)
+    ):
         return False  # an iteration is one checkpoint, block or component
     if trained and around not in trained:
         return False
@@ -460,6 +462,31 @@ def fills_weights(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         call.loops and span.start.row < row <= span.end.row and WEIGHTS.fullmatch(call.callee.rpartition(".")[2])
         for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
     )
+
+
+def brings_a_part(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
+    """Whether each iteration moves a network of its own to the device, and runs it there: one of the blocks of a model that the device
+    does not hold as a whole (``layer = layers[i].to(device)``)."""
+    if loop[0] != event.site.frame:
+        return False
+    span = flow.span(event.site, loop[1])
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    inside = [
+        call.callee
+        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
+        if call.loops and span.start.row < row <= span.end.row
+    ]
+    elements = {name: text for name, text in (*facts.bound, *facts.rebound) if "[]" in text and name in inside}
+    moved = [
+        f"{owner}.{move}"
+        for name, text in elements.items()
+        for move in MOVES
+        for owner in (name, text.rpartition("[]")[0] + "[]")
+    ]
+    return not set(moved).isdisjoint(inside)
+
+
+MOVES = TORCH.words["moves-tensors"]
 
 
 def goes_over_names(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:

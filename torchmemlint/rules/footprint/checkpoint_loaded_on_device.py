@@ -89,7 +89,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import Doubt
-from torchmemlint.rules.reach import is_without_gpu
+from torchmemlint.rules.reach import callers_of, is_without_gpu
 from torchmemlint.rules.size import why_little
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
@@ -97,7 +97,7 @@ from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
-from torchmemlint.semantics.runs import MAX_CALLERS, Runs
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
@@ -129,8 +129,6 @@ PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
-CALLERS_UP = 2
-"""How far it is looked up for callers that hold what is returned."""
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
@@ -276,7 +274,7 @@ def restored_by_callers(event: CallEffect, flow: Flow) -> Restored | None:
     """What the first caller that holds the result of a load does with it, with the steps of all callers that hold it."""
     found: dict[tuple[str, Span], Restored] = {}
     ref = flow.frame(event.site).ref
-    for root in callers_of(ref, flow):
+    for root in callers_of(ref, flow.runs.world):
         for record in flow.runs.records(root):
             there = Flow(flow.runs, record, root.path)
             for other in record.events.values():
@@ -291,19 +289,6 @@ def restored_by_callers(event: CallEffect, flow: Flow) -> Restored | None:
         return None
     first, *more = found.values()
     return replace(first, steps=(*first.steps, *(restored.steps[0] for restored in more)))
-
-
-def callers_of(ref: FunctionRef, flow: Flow) -> list[FunctionRef]:
-    """The outermost functions that call a function, and those that call these."""
-    world = flow.runs.world
-    found: dict[FunctionRef, None] = {}
-    todo = [ref]
-    for _ in range(CALLERS_UP):
-        above = [caller.ref for each in todo for caller in world.project.callers(each).calls[:MAX_CALLERS]]
-        todo = [world.outermost(each) for each in above]
-        todo = [each for each in dict.fromkeys(todo) if each not in found and each != ref]
-        found.update(dict.fromkeys(todo))
-    return [*found][:MAX_CALLERS]
 
 
 def is_loaded_on_host(event: CallEffect) -> bool:

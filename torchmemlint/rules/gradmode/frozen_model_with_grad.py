@@ -78,8 +78,9 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
-from torchmemlint.rules.gradmode.judgement import is_constant, is_discarded, is_never_updated, judge
+from torchmemlint.rules.gradmode.judgement import is_constant, judge, meeting, when
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
+from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
 from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
@@ -117,6 +118,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         if any(is_never_updated(graph, flow) for graph in above):
             return  # one chain, one cause: reported at its first network
         doubts: tuple[Doubt, ...] = (OPTIMIZED,)
+        cause = ""
         site, steps, cost = event.site, [], UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"
         if is_discarded(event, flow):
@@ -131,6 +133,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             return
         site = flow.own_site(event.site)
         doubts = verdict.doubts
+        cause = meeting(verdict.fate.cuts, flow)
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
         text = ", but its output is only used as a constant, detached"
@@ -139,7 +142,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on{text}",
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on{'' if unheld else when(event, flow)}{text}",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is dropped",
@@ -150,6 +153,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         ),
         frozenset((event.gid,)),
         event.site.handler,
+        cause=cause,
     )
 
 

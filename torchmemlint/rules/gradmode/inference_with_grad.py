@@ -119,8 +119,18 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
 from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
-from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
+from torchmemlint.rules.gradmode.judgement import (
+    Verdict,
+    is_constant,
+    is_read,
+    is_reported,
+    is_unread,
+    judge,
+    meeting,
+    when,
+)
 from torchmemlint.rules.gradmode.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
+from torchmemlint.rules.gradmode.never_updated import twins
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.trials import is_given_made_up
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
@@ -243,6 +253,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         event.site.handler,
         part_of(event, flow),
         site.loops,
+        cause=meeting(verdict.fate.cuts, flow) if flow.beside_backward(event) else "",
     )
 
 
@@ -365,14 +376,6 @@ def is_listed(event: Graph, flow: Flow) -> bool:
     return bool(cuts) and not any(event.site.loops[-1] in s.site.loops for s in cuts)
 
 
-def when(event: Graph, flow: Flow) -> str:
-    """In which phase there is nothing to train, where the same call is trained in another."""
-    test = flow.training_test(event)[0]
-    if test:
-        return f" when `{short(test)}`"
-    return " in a phase that does not train" if flow.trains_in_another_phase(event) else ""
-
-
 def help_for(event: Graph, flow: Flow) -> str:
     if flow.trains_in_another_phase(event):
         return HELP_BOTH
@@ -392,11 +395,7 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
     for caller in sorted({flow.runs.root_of(c.ref) for c in callers} - {root}) if len(callers) <= MAX_CALLERS else ():
         for record in flow.runs.records(caller):
             there = Flow(flow.runs, record, caller.path)
-            twins = {
-                g.gid: g.site.loops
-                for g in record.graphs.values()
-                if (g.site.node, g.kind, g.mode) == (event.site.node, event.kind, Mode.ON) and there.frame(g.site).ref == root
-            }
+            loops_of = {g.gid: g.site.loops for g in twins(event, root, there) if g.mode is Mode.ON}
             steps += [
                 there.step(e.site, f"kept with its graph in `{short(e.place)}`")
                 for e in record.events.values()
@@ -404,7 +403,7 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
                 and not e.constant_key
                 and not record.is_let_go(e)
                 and there.own(e.site)
-                and any(e.loop in loops for gid, loops in twins.items() if gid in e.graphs and e.loop is not None)
+                and any(e.loop in loops for gid, loops in loops_of.items() if gid in e.graphs and e.loop is not None)
             ]
     return list(dict.fromkeys(steps))
 

@@ -252,16 +252,21 @@ def calls_without_grad(world: World, ref: FunctionRef) -> frozenset[str]:
 
 def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
     """Whether the function zeroes gradients, or steps an optimizer, while no backward is visible: it is in an object that is not visible
-    that a value of the graph is passed to (``loss_scaler(loss)``), whatever becomes of its result. What is given the optimizer
-    with it may do all of that, whatever else the function does."""
+    that a value of the graph is passed to (``loss_scaler(loss)``), whatever becomes of its result, or in the network itself, where
+    the optimizer steps in a phase that has no backward. What is given the optimizer with it may do all of that, whatever else the
+    function does."""
     record, world = flow.record, flow.runs.world
     family = descendants(record, event.gid)
     passed = [sink for gid in family for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED]
     if any(flow.own(sink.site) and takes_a_step(sink.how, flow) for sink in passed):
         return True
-    steps = world.facts(record.root).names & CLEARS or any(
-        isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP for each in record.events.values()
-    )
+    stepping = [
+        each for each in record.events.values() if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP
+    ]
+    beside = any(flow.own(each.site) and each.site.loops == event.site.loops for each in stepping)
+    if beside and RecordFlag.BACKWARD not in record.flags:
+        return True
+    steps = world.facts(record.root).names & CLEARS or stepping
     if not steps or any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(record.root)):
         return False
     return bool(passed)

@@ -104,6 +104,9 @@ WITHOUT_ELEMENTS = re.compile(r"(empty|zeros)\(\s*0\s*[,)]|tensor\(\s*\[\s*\]\s*
 """A tensor that is made with no elements."""
 
 
+LEGACY_COST = "a function whose `forward` is no static method raises on today's torch"
+
+
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     name = ref.qualname.rpartition(".")[2]
     if not facts.owner or name not in TORCH.words["context-methods"]:
@@ -123,15 +126,24 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
     else:
         message = f"`{event.place}` is a tensor that `backward()` does not free: it lives as long as the graph's node"
         cost = "the tensor outlives the backward, and is kept as long as the loss"
+    legacy = is_legacy(flow)
+    if legacy:
+        cost = f"{cost}; {LEGACY_COST}"
     yield Draft(
         flow.at(
             RULE,
             event.site,
             message,
-            severity=Severity.WARNING if output else Severity.NOTE,
+            severity=Severity.WARNING if output and not legacy else Severity.NOTE,
             label="set as an attribute",
             cost=cost,
             help="pass it to `ctx.save_for_backward(…)`, once with all tensors, and read `ctx.saved_tensors` in `backward`",
         ),
         handler=event.site.handler,
     )
+
+
+def is_legacy(flow: Flow) -> bool:
+    """Whether the method is no static one: calling such a function raises on today's torch."""
+    root = flow.record.root
+    return not any(use.callee == "staticmethod" for use in flow.runs.world.facts(root).decorators)

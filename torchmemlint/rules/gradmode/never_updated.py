@@ -1,0 +1,113 @@
+"""Networks that a step back-propagates into though nothing updates them: no optimizer holds their parameters, or each gradient is
+thrown away, and through them the gradient goes on to nothing that wants it."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.rules.api import Flow
+from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
+from torchmemlint.rules.reach import callers_of
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind
+from torchmemlint.semantics.optimized import discards, is_copy, is_held, is_left_out, may_discard, throws_away
+from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.world import MODULE
+
+
+def is_never_updated(event: Graph, flow: Flow) -> bool:
+    """Whether a step back-propagates into a network that no optimizer holds, and through it into nothing that wants a gradient: a
+    target network that is neither frozen nor run without grad. Of what it is given, the gradient may be thrown away, too."""
+    record, world = flow.record, flow.runs.world
+    if event.kind not in CALLED_KINDS or event.frozen or event.mode is Mode.OFF or not flow.own(event.site):
+        return False
+    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
+        return False
+    trained = event.gid in record.backwarded
+    if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
+        return False
+    if (evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(
+        event
+    ):
+        return False
+    above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
+    if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in above):
+        return False
+    others = {g.what for g in above if g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained and flow.own(g.site)}
+    inside = {flow.callee(flow.own_site(g.site)) for g in above if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
+    networks = {g.what for g in above if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
+    wanted = [what for what in sorted(networks | inside | others) if what in others or not is_unheld(what, flow)]
+    if event.what in wanted:
+        fed = {record.graphs[gid].what for gid in descendants(record, event.gid) if record.graphs[gid].kind in CALLED_KINDS}
+        if not is_discarded(event, flow) or any(is_unheld(what, flow) for what in fed):
+            return False  # what a copy is fed with is reported there
+    elif is_held(world, record.root, event.what):
+        return False
+    if not all(is_thrown_away(what, event, flow) for what in wanted):
+        return False
+    if not is_of_this_definition(event, flow) or takes_what_learns(event, flow):
+        return False
+    return trained or flow.runs.fate(record, event.gid).trains
+
+
+def takes_what_learns(event: Graph, flow: Flow) -> bool:
+    """Whether a caller of the function gives it what hangs on a network that an optimizer may hold, and this graph hangs on that:
+    the gradient goes on through it (a criterion with a network of its own)."""
+    root = flow.record.root
+    for caller in callers_of(root, flow.runs.world):
+        for record in flow.runs.records(caller):
+            there = Flow(flow.runs, record, caller.path)
+            for graph in twins(event, root, there):
+                above = [record.graphs[gid] for gid in record.ancestors(graph.parents)]
+                if any(g.kind in CERTAIN_KINDS and there.own(g.site) and not is_unheld(g.what, there) for g in above):
+                    return True
+    return False
+
+
+def is_unheld(what: str, flow: Flow) -> bool:
+    """Whether no optimizer holds the parameters of a network: a copy of another one, or one that only gives features."""
+    world, root = flow.runs.world, flow.record.root
+    if is_copy(world, root, what):
+        return True
+    mistaken = any(isinstance(each, GradModeMisuse) and each.name == what for each in flow.record.events.values())
+    return not mistaken and is_left_out(world, root, what)  # a flag that freezes nothing is reported where it is set
+
+
+def is_of_this_definition(event: Graph, flow: Flow) -> bool:
+    """Whether the facts of the root are those of the definition that runs: of a name that is defined again they are of one."""
+    root = flow.record.root
+    facts = flow.runs.world.facts(root)
+    return root.qualname == MODULE or facts.row <= flow.span(event.site).start.row <= facts.end_row
+
+
+def is_discarded(event: Graph, flow: Flow) -> bool:
+    """Whether an optimizer holds the parameters of what is called, and each backward that reaches this call computes gradients for
+    them which are zeroed before a step can read them: a discriminator that sees real data in the generator's step."""
+    if not may_discard(flow.runs.world, flow.record.root):
+        return False
+    rows = rows_of_backward(event, flow)
+    return bool(rows) and all(discards(flow.runs.world, flow.record.root, event.what, row) for row in rows)
+
+
+def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
+    """Whether each backward that reaches a graph computes gradients for a network above it which are zeroed before any step."""
+    rows = rows_of_backward(event, flow)
+    return bool(rows) and all(throws_away(flow.runs.world, flow.record.root, network, row) for row in rows)
+
+
+def rows_of_backward(event: Graph, flow: Flow) -> list[int]:
+    """The rows of the backwards that reach a graph; none where one of them stands in another function."""
+    record = flow.record
+    reached = record.backwards_of(event.gid)
+    rows = [flow.span(each.site).start.row for each in reached if flow.own(each.site)]
+    return rows if len(rows) == len(reached) else []
+
+
+def twins(event: Graph, root: FunctionRef, there: Flow) -> list[Graph]:
+    """The graphs that the call of a function makes where one of its callers is run (``there``)."""
+    return [
+        graph
+        for graph in there.record.graphs.values()
+        if (graph.site.node, graph.kind) == (event.site.node, event.kind) and there.frame(graph.site).ref == root
+    ]
