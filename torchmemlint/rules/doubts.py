@@ -62,6 +62,7 @@ def wrapped(name: str, evaluates: bool) -> Doubt:
 
 GUARDED = Doubt(1, "a caller outside this project disables grad mode")
 """Nothing visible calls the function."""
+NAMESAKE_GUARDS = Doubt(1, "what is called is one of the methods of its name that disable grad mode themselves")
 GUARDS_ITSELF = Doubt(1, "the method, which is not visible, disables grad mode itself")
 """A method of a class that is not visible, named for inference."""
 OBJECT_GUARDED = Doubt(2, "what calls the object disables grad mode")

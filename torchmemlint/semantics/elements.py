@@ -247,6 +247,19 @@ def copy_contents(m: Machine, source: int, target: int, state: State) -> None:
         state.vars[target, KEYS] = state.vars.get((target, KEYS), EMPTY) | keys
 
 
+def put_all(m: Machine, oid: int, atom: Atom, node: int, state: State) -> None:
+    """Put into a dict what another mapping holds, or pairs give; what is not known to be either stands for all that it holds."""
+    held = m.heap[atom.oid].kind if type(atom) is Obj else None
+    if type(atom) is Obj and held is Kind.DICT:
+        copy_contents(m, atom.oid, oid, state)
+        return
+    value: Value = frozenset((atom,))
+    if held in (Kind.LIST, Kind.SET):
+        pairs = iterate(m, value, node, state)
+        value = join_all([one.items[1] if type(one) is Tuple and len(one.items) == 2 else frozenset((one,)) for one in pairs])
+    put(m, oid, UNKNOWN, value, state)
+
+
 def items_of(m: Machine, value: Value, state: State) -> tuple[Value, ...] | None:
     """The items of a tuple, or of a list that was written out and holds the same still; None where they are not known."""
     single = next(iter(value)) if len(value) == 1 else None

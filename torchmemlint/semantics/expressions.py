@@ -6,7 +6,7 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic, operate
 from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handles
-from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
+from torchmemlint.semantics.elements import forget, iterate, put, put_all
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.narrowing import chosen_value, narrow
@@ -200,8 +200,7 @@ def evaluate_dict(m: Machine, expr: ir.DictDisplay, state: State) -> Value:
         value = shallow(evaluate(m, item, state))
         if key is None:
             for atom in value:
-                if type(atom) is Obj:
-                    copy_contents(m, atom.oid, oid, state)
+                put_all(m, oid, atom, expr.node, state)
             continue
         put(m, oid, evaluate(m, key, state), value, state)
     return frozenset((Obj(oid),))

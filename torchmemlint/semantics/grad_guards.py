@@ -74,6 +74,25 @@ def _guard_themselves(world: World, asked: tuple[str, Shape]) -> bool:
     return len(guarding) > len(others)
 
 
+def may_guard(world: World, ref: FunctionRef, callee: str) -> bool:
+    """Whether a call of ``callee`` in a function fits some method of that name that switches grad mode off by itself, whatever others
+    of the name do."""
+    return world.memoize(_may_guard, (ref, callee))
+
+
+def _may_guard(world: World, asked: tuple[FunctionRef, str]) -> bool:
+    ref, callee = asked
+    guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if _guards(world, each)]
+    calls = [call for call in world.facts(ref).calls if call.callee == callee] if guarding else ()
+    shapes = {
+        Shape(
+            sum(not arg.keyword for arg in call.args), frozenset(arg.keyword for arg in call.args if arg.keyword.isidentifier())
+        )
+        for call in calls
+    }
+    return any(shape.fits(world.header(each).params) for each in guarding for shape in shapes)
+
+
 def _hands_on(world: World, ref: FunctionRef, name: str) -> bool:
     calls = world.facts(ref).calls
     return any(call.callee.endswith("." + name) for call in calls) and not any(

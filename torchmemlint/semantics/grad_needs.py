@@ -117,6 +117,11 @@ def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: boo
     if found is None:
         return "it cannot be read"
     around = statements_around(world, found[0].body, nodes) if statement else frozenset[int]()
+    if statement and ref.qualname.rpartition(".")[2] in FORWARD and not world.project.callers(ref).calls:
+        tracked = GradNeeds(world, ref, lambda call: call.node in nodes, around)
+        tracked.run(found[0].body)
+        if tracked.leaves:
+            return "a step that is not visible may back-propagate what the forward returns"
     return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0)
 
 
@@ -161,8 +166,6 @@ def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
         return ""
     calls = world.project.callers(ref).calls
     last = ref.qualname.rpartition(".")[2]
-    if not calls and last in FORWARD:
-        return "a step that is not visible may back-propagate what the forward returns"
     if len(calls) > MAX_CALLERS:
         return ""
     names = frozenset({last}) if last not in FORWARD else frozenset(call.call.callee.rpartition(".")[2] for call in calls)

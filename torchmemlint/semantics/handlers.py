@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
@@ -27,6 +27,7 @@ OUT_OF_MEMORY = TORCH.names["out-of-memory"]
 MOVES_TO_HOST = TORCH.names["to-host"]
 TO_PLACE = TORCH.names["to-place"]
 HOST = TORCH.names["host"]
+DETACHES = TORCH.words["detaches"]
 DATA_PACKAGE = TORCH.names["data-package"]
 OOM_WORDS = re.compile(
     r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|can't allocate memory",
@@ -283,6 +284,12 @@ def recoveries(
     data = made_of_the_same(body, tried, about_error)
     out: list[tuple[int, Recovery]] = []
     own = m.ref.qualname.rpartition(".")[2]
+    on_host = {
+        name: names_inside(node.value)
+        for node in nodes_of(body)
+        if isinstance(node, ir.Assign) and moves_to_host(node.value)
+        for name in names_inside(node.targets)
+    }
     for node in nodes_of(body):
         if isinstance(node, ir.Delete):
             if any(isinstance(target, ir.Name) for target in node.targets):
@@ -290,7 +297,7 @@ def recoveries(
         elif isinstance(node, ir.Call):
             name = dotted(node.func)
             last = name.rpartition(".")[2]
-            if not name or last in QUIET:
+            if not name or last in QUIET or (last in DETACHES and not node.args):
                 continue
             if last == EMPTIES:
                 out.append((node.node, Recovery.EMPTY_CACHE))
@@ -310,11 +317,12 @@ def recoveries(
                     and not reads_error(node.args, about_error)
                     and on_the_same(node, data, m, state)
                     and may_calculate(node.func, m, state)
-                    and ((name in first and repeats(node, tried)) or m.world.memoize(may_run_model, (m.ref, name)))
+                    and ((name in first and repeats(node, tried, on_host)) or m.world.memoize(may_run_model, (m.ref, name)))
                 )
                 or (on_the_same(node, data, m, state) and does_the_same(m, name, attempted))
             ):
-                out.append((node.node, Recovery.HOST_RETRY if moves_to_host(node.args) else Recovery.RETRY))
+                hosted = moves_to_host(node.args) or not names_inside(node.args).isdisjoint(on_host)
+                out.append((node.node, Recovery.HOST_RETRY if hosted else Recovery.RETRY))
     return out
 
 
@@ -401,9 +409,11 @@ def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt], about_error: fro
     return known
 
 
-def repeats(call: ir.Call, tried: list[ir.Stmt]) -> bool:
-    """Whether a call is one of those that were tried, done again with much of the same: whatever it is, it failed there."""
+def repeats(call: ir.Call, tried: list[ir.Stmt], copies: Mapping[str, set[str]]) -> bool:
+    """Whether a call is one of those that were tried, done again with much of the same, or with copies of it: whatever it is, it failed
+    there."""
     words = names_inside(call.args)
+    words = words.union(*(copies[name] for name in words & copies.keys()))
     return any(
         isinstance(n, ir.Call) and dotted(n.func) == dotted(call.func) and len(names_inside(n.args) & words) >= SAME_WORDS
         for n in nodes_of(tried)

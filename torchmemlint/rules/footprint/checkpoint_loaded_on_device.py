@@ -357,6 +357,7 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
                 flow=restored.steps,
             ),
             handler=event.site.handler,
+            cause=restored_by(restored),
         )
 
 
@@ -392,7 +393,13 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
             fix=on_host(event, restored, flow) if argument(event, 1, "map_location") is None else None,
         ),
         handler=event.site.handler,
+        cause=restored_by(restored),
     )
+
+
+def restored_by(restored: Restored) -> str:
+    """The calls that take the states: two loads that are chosen between (``if args.gpu is None``) are one mistake."""
+    return " ".join(sorted(f"{use.site.frame}:{use.site.node}" for use in restored.uses))
 
 
 def runs_on_host(flow: Flow) -> bool:

@@ -44,6 +44,7 @@ from torchmemlint.rules.gradmode.wrappers import unseen_wrapper
 from torchmemlint.rules.reach import guarded, is_part_of_tests
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.grad_guards import may_guard
 from torchmemlint.semantics.graphs import CALLED_KINDS, Condition, Graph, GraphKind, Sink, SinkKind
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
@@ -153,6 +154,8 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(doubts.always_given(given))
     if event.frozen_if is not None:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
+    if is_of_unknown_class(event) and may_guard(flow.runs.world, flow.frame(event.site).ref, event.what):
+        assumed.append(doubts.NAMESAKE_GUARDS)
     if not assumed and may_guard_itself(event, flow):
         assumed.append(doubts.GUARDS_ITSELF)
     return Verdict(fate, evaluated, tuple(assumed))
@@ -160,9 +163,14 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
 
 def may_guard_itself(event: Graph, flow: Flow) -> bool:
     """Whether a method that no class of the project has is called, by a name for what is done without training (``net.sample(8)``)."""
-    receiver, _, name = event.what.rpartition(".")
-    named = receiver not in ("", "self") and name.isidentifier() and (purpose.evaluates(name) or purpose.uses(name))
-    return named and event.cls is None and not flow.runs.world.methods_named(name)
+    name = event.what.rpartition(".")[2]
+    named = name.isidentifier() and (purpose.evaluates(name) or purpose.uses(name))
+    return named and is_of_unknown_class(event) and not flow.runs.world.methods_named(name)
+
+
+def is_of_unknown_class(event: Graph) -> bool:
+    """Whether a method is called by its name, of an object of which no class is known."""
+    return event.what.rpartition(".")[0] not in ("", "self") and event.cls is None
 
 
 def may_be_frozen(event: Graph, condition: Condition, flow: Flow) -> Doubt:

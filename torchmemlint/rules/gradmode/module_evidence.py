@@ -15,7 +15,7 @@ from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
-from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function
+from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function, parametric_attributes
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import World
@@ -112,21 +112,31 @@ SURE = TORCH.words["sure-module-evidence"] | {"()"}
 
 
 def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a method calls a part of its object, the object itself, or what it was given."""
+    """Whether a method calls a part of its object that may have parameters, the object itself, or what it was given."""
     facts = flow.runs.world.facts(ref)
-    given = {p.name for p in facts.params}
+    given = {p.name for p in facts.params} | {"super"}
     owner = facts.params[0].name if facts.params else "self"
-    if facts.returned and any(use.callee.startswith(f"{owner}.") for use in facts.returned):
+    bare = flow.runs.world.memoize(parts_without_parameters, ClassRef(ref.path, facts.owner)) if facts.owner else frozenset()
+
+    def harmless(text: str) -> bool:
+        start, _, rest = text.partition(".")
+        return start == owner and (rest in MODULES_ALONE or rest.partition(".")[0] in bare)
+
+    if any(use.callee.startswith(f"{owner}.") and not harmless(use.callee) for use in facts.returned or ()):
         return True
-    harmless = {f"{owner}.{word}" for word in MODULES_ALONE}
     return any(
-        (
-            call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given | {"super"}
-            and call.callee not in harmless
-        )
-        or any(arg.name.startswith(f"{owner}.") for arg in call.args)
+        (call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given and not harmless(call.callee))
+        or any(arg.name.startswith(f"{owner}.") and not harmless(arg.name) for arg in call.args)
         for call in facts.calls
     )
+
+
+def parts_without_parameters(world: World, cls: ClassRef) -> frozenset[str]:
+    """The attributes in which a class keeps what a visible call makes, nothing of it with parameters (a filter bank, a tokenizer)."""
+    bases = [base for base in world.project.mro(cls) if isinstance(base, ClassRef)]
+    attrs = [attr for base in bases for attr in world.project.attrs(base)]
+    given = {attr.name for attr in attrs if attr.kind is not AttrKind.CALL}
+    return frozenset(attr.name for attr in attrs) - given - parametric_attributes(world, cls)
 
 
 class ModuleEvidence(IntEnum):

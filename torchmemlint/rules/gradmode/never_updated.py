@@ -6,6 +6,7 @@ from __future__ import annotations
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
+from torchmemlint.rules.gradmode.standing import above
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
@@ -31,12 +32,14 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         event
     ):
         return False
-    above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
-    if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in above):
+    before = [record.graphs[gid] for gid in record.ancestors(event.parents)]
+    if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in before):
         return False
-    others = {g.what for g in above if g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained and flow.own(g.site)}
-    inside = {flow.callee(flow.own_site(g.site)) for g in above if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
-    networks = {g.what for g in above if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
+    others = {
+        g.what for g in before if g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained and flow.own(g.site)
+    }
+    inside = {flow.callee(flow.own_site(g.site)) for g in before if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
+    networks = {g.what for g in before if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
     wanted = [what for what in sorted(networks | inside | others) if what in others or not is_unheld(what, flow)]
     if event.what in wanted:
         fed = {record.graphs[gid].what for gid in descendants(record, event.gid) if record.graphs[gid].kind in CALLED_KINDS}
@@ -59,10 +62,18 @@ def takes_what_learns(event: Graph, flow: Flow) -> bool:
         for record in flow.runs.records(caller):
             there = Flow(flow.runs, record, caller.path)
             for graph in twins(event, root, there):
-                above = [record.graphs[gid] for gid in record.ancestors(graph.parents)]
-                if any(g.kind in CERTAIN_KINDS and there.own(g.site) and not is_unheld(g.what, there) for g in above):
+                if any(learns(record.graphs[gid], graph, there) for gid in record.ancestors(graph.parents)):
                     return True
     return False
+
+
+def learns(given: Graph, graph: Graph, there: Flow) -> bool:
+    """Whether a graph is that of a network that an optimizer may hold, made before the function was called that made another one."""
+    record, world = there.record, there.runs.world
+    if given.kind not in CERTAIN_KINDS or graph.site.frame in above(record, given.site.frame):
+        return False
+    ref = there.frame(given.site).ref
+    return not (is_copy(world, ref, given.what) or is_left_out(world, ref, given.what))
 
 
 def is_unheld(what: str, flow: Flow) -> bool:

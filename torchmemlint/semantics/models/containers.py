@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.elements import adopt, copy_contents, forget, iterate, put
+from torchmemlint.semantics.elements import adopt, copy_contents, forget, iterate, put, put_all
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
@@ -15,7 +15,6 @@ from torchmemlint.semantics.stores import FILLS_LISTS, STORING, store_in
 from torchmemlint.semantics.syntax import INSIDE, receiver_of
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
-    EMPTY,
     NONE,
     PLAIN,
     UNKNOWN,
@@ -164,14 +163,16 @@ def make_container(m: Machine, kind: Kind, call: Call, state: State) -> Value:
     for position, value in enumerate(call.positional):
         if kind is Kind.DICT:
             for atom in value:
-                if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
-                    copy_contents(m, atom.oid, oid, state)
-                elif type(atom) in (Func, Ext, Cls) and position == 0:
-                    made = call_atom(m, atom, call.given([], []), state)
-                    state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), made)
+                if type(atom) in (Func, Ext, Cls) and position == 0:
+                    put(m, oid, UNKNOWN, call_atom(m, atom, call.given([], []), state), state)
+                else:
+                    put_all(m, oid, atom, call.node, state)
         elif position == 0:
             state.vars[oid, ELEMENTS] = shallow(iterate(m, value, call.node, state))
     for name, value in call.keywords.items():
         if kind is Kind.DICT:
             put(m, oid, const(name), value, state)
+    for value in call.more:  # `dict(**given)`
+        for atom in value:
+            put_all(m, oid, atom, call.node, state)
     return frozenset((Obj(oid),))

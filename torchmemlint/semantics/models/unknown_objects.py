@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
@@ -119,9 +122,10 @@ def call_opaque(
 def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
     """What a call that is not visible returns, if the last part of its name shows that; else None."""
     values = call.all()
-    if oid >= 0 and last not in TORCH.words["forward"] and guards_itself(m.world, last, call):
-        cut_all(m, call, state, "no_grad")
-        return guarded_result(m, last, call)
+    for name in dict.fromkeys((last, *methods_kept(m, call, oid))) if oid >= 0 else ():
+        if name not in TORCH.words["forward"] and guards_itself(m.world, name, call):
+            cut_all(m, call, state, "no_grad")
+            return guarded_result(m, name, call)
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
         # A helper that is named for what it does, or that is handed ``torch.Tensor.detach`` to map.
         cut_all(m, call, state, ".detach()")
@@ -140,6 +144,20 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
     if last in PASS_THROUGH and call.positional:
         return arithmetic(m, [call.positional[0]], call.node, state)
     return None
+
+
+def methods_kept(m: Machine, call: Call, oid: int) -> Iterator[str]:
+    """The names of the methods that the object which is called may be, where it is kept under another name: ``make = net.generate``."""
+    owner, _, name = m.heap[oid].name.rpartition(".")
+    if type(call.func) is ir.Attr and call.func.name != name:
+        return  # a method of the object
+    if owner:
+        yield name
+    ref = m.frame_closure[m.frame].ref
+    cls = m.world.header(ref).owner
+    for fact, _ in m.world.project.attr(ClassRef(ref.path, cls), name) if owner == "self" and cls else ():
+        if fact.kind is AttrKind.NAME and "." in fact.value:
+            yield fact.value.rpartition(".")[2]
 
 
 def opaque_without_grad(m: Machine, what: str, call: Call, kind: GraphKind = GraphKind.OPAQUE) -> Value:
