@@ -8,12 +8,14 @@ theirs.
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.earlier_turns import comes_round, hangs_on_earlier_turn, hangs_on_itself, is_data, is_set_elsewhere
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
+from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.values import Tensor, Tuple, Unknown
@@ -33,6 +35,7 @@ MAX_BELOW = 60
 
 
 GATHERING = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT, StoreKind.ADD})
+NAMED = re.compile(r"self\.(\w+)")
 NOT_SEEN = "no run of the function comes by"
 NOT_FOLLOWED = "a function called next to it was not analyzed, and may back-propagate through it"
 NEEDLESS = ""
@@ -75,7 +78,7 @@ def backwards(record: Record) -> list[Backward]:
 def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
     data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if is_data(runs, record, record.graphs[g]))
-    if any(_is_solid(record.graphs[g]) and not _repeats(record.graphs[g], event) for g in own - data):
+    if any(record.graphs[g].kind in MADE_KINDS and not _repeats(record.graphs[g], event) for g in own - data):
         own -= data
     else:
         data = frozenset()  # nothing else is there for a backward to go through
@@ -125,16 +128,45 @@ def _follows(record: Record, event: Backward, other: Backward, own: frozenset[in
     """Whether another backward may run after this one and go through a graph of it. What is taken for data is none."""
     all_theirs = record.ancestors(other.graphs | other.hints)
     theirs = all_theirs - data
-    same_turn = not exclusive(event.site, other.site) and not precedes(record, other.site, event.site)
+    apart = exclusive(event.site, other.site) or _leaves_before(record, event.site, other.site)
+    same_turn = not apart and not precedes(record, other.site, event.site)
     if not all_theirs:
         return same_turn and not other.known  # of a value that nothing is known of
-    shared = theirs & own
+    fed = {g for g in own if record.graphs[g].kind is GraphKind.PARAM} - event.graphs  # the callers are asked of it
+    shared = theirs & own - fed
     common = _common(event.site.loops, other.site.loops)
-    if same_turn and (
-        shared or any(not _is_fresh(record.graphs[g]) for g in theirs if record.graphs[g].kind is not GraphKind.PARAM)
-    ):
+    if same_turn and (shared or any(_may_share(record, record.graphs[g], own) for g in theirs)):
         return True
     return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind is not GraphKind.PARAM)
+
+
+def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
+    """Whether a graph that a method of an unknown object gives may be part of one that is already there: that of the same object, or of
+    what may be part of it. What the object itself gives when a module is called is new."""
+    if theirs.kind is GraphKind.PARAM or _is_fresh(theirs):
+        return False
+    if any(other.site.key == theirs.site.key for other in record.graphs.values() if other.kind is GraphKind.FORWARD):
+        return False
+    return any(_is_related(record.graphs[gid], theirs) for gid in own)
+
+
+def _is_related(graph: Graph, theirs: Graph) -> bool:
+    """Whether a graph may be of the object that gives another one, or of a part of it."""
+    if graph.kind not in CALLED_KINDS:
+        return False
+    if graph.module in (-1, theirs.module):
+        return True
+    receiver = theirs.what.rpartition(".")[0]
+    first, second = f"{graph.what}.", f"{receiver}."
+    return graph.site.frame == theirs.site.frame and (first.startswith(second) or second.startswith(first))
+
+
+def _leaves_before(record: Record, first: Site, second: Site) -> bool:
+    """Whether a branch that has the first site leaves its block before it comes to the second."""
+    inside = second.loops == first.loops and _is_inside(record, second.frame, first.frame)
+    return inside and any(
+        (first.frame, first.loops, test) in record.leaving and test not in second.guards for test in first.guards
+    )
 
 
 def precedes(record: Record, first: Site, second: Site) -> bool:
@@ -303,25 +335,31 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
     if not event.place.startswith("self."):
         return True
     keeper = record.frames[event.site.frame].ref
-    if _class_goes_back(runs, keeper):
+    if _class_goes_back(runs, keeper, record.root):
         return True
-    owner, name = runs.world.header(keeper).owner, event.place.rpartition(".")[2]
+    owner, name = runs.world.header(keeper).owner, NAMED.findall(event.place)[0]
     return keeper != record.root and any(
         runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
     )
 
 
 def _goes_back_with(world: World, key: tuple[str, str, str]) -> bool:
-    """Whether a function of a file that is no method of a class says a name, and back-propagates."""
+    """Whether a function of a file that is no method of a class reads an attribute of a name, and back-propagates."""
     path, owner, name = key
     return any(
-        facts.owner != owner and name in facts.names and _says_backward(facts) for facts in world.project.module(path).functions
+        facts.owner != owner and _says_backward(facts) and _reads_attribute(facts, name)
+        for facts in world.project.module(path).functions
     )
 
 
-def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
+def _reads_attribute(facts: FunctionFacts, name: str) -> bool:
+    texts = (*facts.reads, *(text for _, text in (*facts.bound, *facts.rebound)), *(call.callee for call in facts.calls))
+    return name in facts.names and any(name in re.split(r"\W+", text.partition(".")[2]) for text in texts)
+
+
+def _class_goes_back(runs: Runs, root: FunctionRef, seen: FunctionRef) -> bool:
     """Whether another method of the function's class, of its bases or of its subclasses back-propagates anything, or is out of
-    sight."""
+    sight; but one whose backwards are looked at anyway."""
     project = runs.world.project
     owner = runs.world.header(root).owner
     if not owner:
@@ -331,7 +369,9 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True
     return any(
-        qualname != root.qualname and _says_backward(runs.world.facts(FunctionRef(cls.path, qualname)))
+        qualname != root.qualname
+        and FunctionRef(cls.path, qualname) != seen
+        and _says_backward(runs.world.facts(FunctionRef(cls.path, qualname)))
         for cls in classes
         if isinstance(cls, ClassRef)
         for qualname in project.saying(cls.path, cls.qualname, *GOING_BACK)
