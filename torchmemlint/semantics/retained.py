@@ -335,9 +335,9 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
     if not event.place.startswith("self."):
         return True
     keeper = record.frames[event.site.frame].ref
-    if _class_goes_back(runs, keeper, record.root):
-        return True
     owner, name = runs.world.header(keeper).owner, NAMED.findall(event.place)[0]
+    if _class_goes_back(runs, keeper, record.root, name):
+        return True
     return keeper != record.root and any(
         runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
     )
@@ -357,25 +357,25 @@ def _reads_attribute(facts: FunctionFacts, name: str) -> bool:
     return name in facts.names and any(name in re.split(r"\W+", text.partition(".")[2]) for text in texts)
 
 
-def _class_goes_back(runs: Runs, root: FunctionRef, seen: FunctionRef) -> bool:
-    """Whether another method of the function's class, of its bases or of its subclasses back-propagates anything, or is out of
-    sight; but one whose backwards are looked at anyway."""
+def _class_goes_back(runs: Runs, keeper: FunctionRef, seen: FunctionRef, name: str) -> bool:
+    """Whether another method of the function's class, of its bases or of its subclasses reads an attribute, and another back-propagates
+    anything, or is out of sight; but one whose backwards are looked at anyway."""
     project = runs.world.project
-    owner = runs.world.header(root).owner
+    owner = runs.world.header(keeper).owner
     if not owner:
         return True
-    own = ClassRef(root.path, owner)
+    own = ClassRef(keeper.path, owner)
     classes = [*project.mro(own), *project.subclasses(own)]
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True
-    return any(
-        qualname != root.qualname
-        and FunctionRef(cls.path, qualname) != seen
-        and _says_backward(runs.world.facts(FunctionRef(cls.path, qualname)))
-        for cls in classes
-        if isinstance(cls, ClassRef)
-        for qualname in project.saying(cls.path, cls.qualname, *GOING_BACK)
-    )
+
+    def others(*words: str) -> list[FunctionFacts]:
+        known = [cls for cls in classes if isinstance(cls, ClassRef)]
+        refs = [FunctionRef(cls.path, each) for cls in known for each in project.saying(cls.path, cls.qualname, *words)]
+        return [runs.world.facts(ref) for ref in refs if ref.qualname != keeper.qualname and ref != seen]
+
+    read = any(_reads_attribute(facts, name) for facts in others(name))
+    return read and any(_says_backward(facts) for facts in others(*GOING_BACK))
 
 
 def _says_backward(facts: FunctionFacts) -> bool:
