@@ -104,7 +104,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     gone = _escape_of(runs, record, event, own, depth)
     if gone or not runs.world.header(record.root).params:
         return gone
-    whole = bool(brought) and not any(graph.gid in event.graphs for graph in made)
+    whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in event.graphs)
     needless = _needless_for_callers(runs, record, event, whole, depth)
     return NEEDLESS if needless else "a caller may need the graph of what it gives"
 
