@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.index.fact_words import AttrKind
+from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import in_role, made_in_mode
@@ -203,7 +204,8 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
                 value = join(value, frozenset((Obj(m.first_held(container, text, info, (oid, name, container))),)))
             elif fact.kind is AttrKind.CONST:
                 one = literal(fact.const)
-                value = join(value, one if len(found) == 1 else join(one, UNKNOWN) if one != NONE else EMPTY)
+                sure = len(found) == 1 and not is_field(fact)
+                value = join(value, one if sure else join(one, UNKNOWN) if one != NONE else EMPTY)
             elif fact.kind is AttrKind.CALL:
                 value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
         if value:
@@ -221,6 +223,11 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def is_field(fact: AttrFact) -> bool:
+    """Whether a class only says what an attribute is unless its constructor is given something else: ``fp16: bool = True`` of a dataclass."""
+    return fact.method == "" and fact.annotation.rpartition(".")[2] not in ("", "Final")
 
 
 def class_path(m: Machine, cls: ClassRef, name: str) -> str:

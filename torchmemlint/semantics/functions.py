@@ -72,7 +72,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         # A function that calls itself returns what its other branches do: here nothing is added to them.
         return not_followed(m, call, state)
     if depth >= MAX_DEPTH or m.is_tired():
-        record.unfollowed.add(closure.ref)
+        record.unfollowed.setdefault(m.site(call.node).key, set()).add(closure.ref)
         return call_opaque(m, text_of(call.func), call, state)
     if is_plumbing(m, closure, atom.receiver, call, state):
         return handed_back(m, closure, atom.receiver, call) or not_followed(m, call, state)

@@ -91,8 +91,11 @@ class Record:
     hook_arguments: set[int] = field(default_factory=set)
     """The graphs of what modules give the hooks that the root registers, where these are visible."""
     flags: set[RecordFlag] = field(default_factory=set)
-    unfollowed: set[FunctionRef] = field(default_factory=set)
-    """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""
+    unfollowed: dict[tuple[int, int], set[FunctionRef]] = field(default_factory=dict)
+    """Key of a call's site → the functions of the project that were called there, and not followed: too deep, or the run was too long by
+    then."""
+    leaving: set[tuple[int, tuple[tuple[int, int], ...], str]] = field(default_factory=set)
+    """The tests under which a branch leaves its block (``continue``, ``return``), each with its frame and the loops around."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     drawing: set[tuple[int, int]] = field(default_factory=set)
     """Loops of which each iteration takes the next of what was there before (``next(batches)``)."""

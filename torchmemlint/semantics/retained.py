@@ -8,16 +8,18 @@ theirs.
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.earlier_turns import comes_round, hangs_on_earlier_turn, hangs_on_itself, is_data, is_set_elsewhere
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
-from torchmemlint.semantics.purpose import may_be_network
+from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.values import Tensor, Tuple, Unknown
-from torchmemlint.semantics.world import PLAIN_ROOTS, World
+from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 
@@ -33,8 +35,9 @@ MAX_BELOW = 60
 
 
 GATHERING = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT, StoreKind.ADD})
+NAMED = re.compile(r"self\.(\w+)")
 NOT_SEEN = "no run of the function comes by"
-NOT_FOLLOWED = "a function called next to it was not analyzed, and may back-propagate"
+NOT_FOLLOWED = "a function called next to it was not analyzed, and may back-propagate through it"
 NEEDLESS = ""
 
 
@@ -44,8 +47,6 @@ def need_of(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: i
     of what it gives, unless the ``whole`` graph is that."""
     found = NOT_SEEN
     for record in runs.records(root):
-        if any(_may_go_back(runs, unfollowed) for unfollowed in record.unfollowed):
-            return NOT_FOLLOWED
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:
                 own = not whole and not _is_given_graph(runs, record, event)
@@ -60,7 +61,7 @@ def _is_given_graph(runs: Runs, record: Record, event: Backward) -> bool:
     above = [record.graphs[gid] for gid in record.ancestors(event.graphs | event.hints)]
     if any(_is_solid(graph) and not _is_inside(record, graph.site.frame, event.site.frame) for graph in above):
         return True
-    return any(_hangs_on_earlier_turn(runs, record, gid, event) for gid in event.graphs)
+    return any(hangs_on_earlier_turn(runs, record, gid, event) for gid in event.graphs)
 
 
 def _is_inside(record: Record, frame: int, around: int) -> bool:
@@ -76,15 +77,17 @@ def backwards(record: Record) -> list[Backward]:
 
 def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if _is_data(record, record.graphs[g]))
-    if any(_is_solid(record.graphs[g]) and not _repeats(record.graphs[g], event) for g in own - data):
+    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if is_data(runs, record, record.graphs[g]))
+    if any(record.graphs[g].kind in MADE_KINDS and not _repeats(record.graphs[g], event) for g in own - data):
         own -= data
     else:
         data = frozenset()  # nothing else is there for a backward to go through
-    if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs) or any(
-        _comes_round(record, g, event) for g in record.ancestors(event.graphs | event.hints)
-    ) or any(_hangs_on_itself(record, record.graphs[g], event) for g in own):  # fmt: skip
+    if any(hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs) or any(
+        comes_round(record, g, event) for g in record.ancestors(event.graphs | event.hints)
+    ) or any(hangs_on_itself(runs, record, record.graphs[g], event) for g in own):  # fmt: skip
         return "the value may belong to the graph of an earlier iteration or call"
+    if event.site.loops and any(is_set_elsewhere(runs, record, record.graphs[g]) for g in event.graphs | event.hints):
+        return "each iteration of the loop back-propagates through what another method left in an attribute"
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
     made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]
@@ -96,75 +99,14 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
         return "another backward that may follow shares a graph with it, or may"
     if not any(_is_fresh(graph) for graph in made) and (others or not made) and not brought:
         return "nothing shows which graph it goes through"
+    if _is_within_reach(runs, record, own):
+        return NOT_FOLLOWED
     gone = _escape_of(runs, record, event, own, depth)
     if gone or not runs.world.header(record.root).params:
         return gone
-    whole = bool(brought) and not any(graph.gid in event.graphs for graph in made)
+    whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in event.graphs)
     needless = _needless_for_callers(runs, record, event, whole, depth)
     return NEEDLESS if needless else "a caller may need the graph of what it gives"
-
-
-def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark says that the value depends on what an earlier iteration of a loop around the backward, or an earlier
-    call, left attached: then that iteration's graph is gone through again. What a loop inside the iteration carries round is of
-    this iteration alone."""
-    mark = record.graphs[gid]
-    if mark.kind is not GraphKind.CARRIED:
-        return False
-    if mark.site.node < 0:
-        return _is_left_attached(runs, record, mark)
-    return any(
-        graph.kind is not GraphKind.PARAM and not _is_data(record, graph) for graph in _brought_round(record, mark, event)
-    )
-
-
-def _comes_round(record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark stands for a state that a call was given and gave back (``state = core.step(x, state)``): whatever is called,
-    it may keep the graph."""
-    mark = record.graphs[gid]
-    if mark.kind is not GraphKind.CARRIED or mark.site.node < 0:
-        return False
-    return any(gid in record.ancestors(graph.parents) for graph in _brought_round(record, mark, event))
-
-
-def _hangs_on_itself(record: Record, graph: Graph, event: Backward) -> bool:
-    """Whether a network is given what it gave in the iteration before, by way of a list or object: what is taken for data brings
-    nothing. A loop inside the iteration starts again in each."""
-    if graph.kind is not GraphKind.FORWARD or graph.site.loops != event.site.loops:
-        return False
-    return graph.gid in record.ancestors(graph.parents, ends=lambda above: _is_data(record, above))
-
-
-def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:
-    """The graphs that a value which a loop around the backward carries round is attached to."""
-    if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
-        return []
-    brought = [record.graphs[g] for g in record.carried.get((mark.place, mark.site.loops[-1]), ())]
-    return [graph for graph in brought if graph.kind not in MARK_KINDS]
-
-
-def _is_left_attached(runs: Runs, record: Record, mark: Graph) -> bool:
-    """Whether an attribute that the run finds may hold what an earlier call left: something is put there, here or in a method of
-    the root's class other than the one that makes the object."""
-    oid, name = mark.place
-    for event in record.events.values():
-        if isinstance(event, Store) and event.holder == oid and event.place.rpartition(".")[2] == name:
-            return True
-        if isinstance(event, Accumulate) and event.key == mark.place:
-            return True
-    owner = runs.world.header(record.root).owner
-    if not owner or mark.what != f"self.{name}":
-        return False
-    found = runs.world.project.attr(ClassRef(record.root.path, owner), name)
-    return any(not _is_of_constructor(runs.world, FunctionRef(cls.path, fact.method)) for fact, cls in found)
-
-
-def _is_of_constructor(world: World, method: FunctionRef) -> bool:
-    """Whether a method makes the object: the constructor, or one that only the constructor calls."""
-    if method.qualname.endswith("__init__"):
-        return True
-    callers = world.project.callers(method)
-    return bool(callers.calls) and not callers.escapes and all(c.ref.qualname.endswith("__init__") for c in callers.calls)
 
 
 def _repeats(graph: Graph, event: Backward) -> bool:
@@ -177,20 +119,6 @@ def _is_solid(graph: Graph) -> bool:
     return graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.direct)
 
 
-def _is_data(record: Record, graph: Graph) -> bool:
-    """Whether a graph that may exist is hardly one: a batch of what a loop runs over, or what something gives that is called by its
-    own name (``sampler.next()``, ``Resize(224)``) and reads like no network."""
-    if graph.kind is GraphKind.PARAM:
-        return any(info.text == graph.what for info in record.loops.values()) or _is_collected_input(record, graph)
-    return graph.kind is GraphKind.OPAQUE and not graph.direct and not may_be_network(graph.what)
-
-
-def _is_collected_input(record: Record, graph: Graph) -> bool:
-    """Whether a graph is that of the elements that an attribute has collected, and a network is fed with them."""
-    collected = "." in graph.what and graph.what.endswith("[…]")
-    return collected and any(graph.gid in other.parents for other in record.graphs.values() if other.kind is GraphKind.FORWARD)
-
-
 def _is_fresh(graph: Graph) -> bool:
     """Whether a graph is surely this call's own: not what a method of an unknown object may share with another of its results."""
     return graph.kind in CERTAIN_KINDS or graph.direct or graph.module < 0
@@ -200,16 +128,45 @@ def _follows(record: Record, event: Backward, other: Backward, own: frozenset[in
     """Whether another backward may run after this one and go through a graph of it. What is taken for data is none."""
     all_theirs = record.ancestors(other.graphs | other.hints)
     theirs = all_theirs - data
-    same_turn = not exclusive(event.site, other.site) and not precedes(record, other.site, event.site)
+    apart = exclusive(event.site, other.site) or _leaves_before(record, event.site, other.site)
+    same_turn = not apart and not precedes(record, other.site, event.site)
     if not all_theirs:
         return same_turn and not other.known  # of a value that nothing is known of
-    shared = theirs & own
+    fed = {g for g in own if record.graphs[g].kind is GraphKind.PARAM} - event.graphs  # the callers are asked of it
+    shared = theirs & own - fed
     common = _common(event.site.loops, other.site.loops)
-    if same_turn and (
-        shared or any(not _is_fresh(record.graphs[g]) for g in theirs if record.graphs[g].kind is not GraphKind.PARAM)
-    ):
+    if same_turn and (shared or any(_may_share(record, record.graphs[g], own) for g in theirs)):
         return True
     return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind is not GraphKind.PARAM)
+
+
+def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
+    """Whether a graph that a method of an unknown object gives may be part of one that is already there: that of the same object, or of
+    what may be part of it. What the object itself gives when a module is called is new."""
+    if theirs.kind is GraphKind.PARAM or _is_fresh(theirs):
+        return False
+    if any(other.site.key == theirs.site.key for other in record.graphs.values() if other.kind is GraphKind.FORWARD):
+        return False
+    return any(_is_related(record.graphs[gid], theirs) for gid in own)
+
+
+def _is_related(graph: Graph, theirs: Graph) -> bool:
+    """Whether a graph may be of the object that gives another one, or of a part of it."""
+    if graph.kind not in CALLED_KINDS:
+        return False
+    if graph.module in (-1, theirs.module):
+        return True
+    receiver = theirs.what.rpartition(".")[0]
+    first, second = f"{graph.what}.", f"{receiver}."
+    return graph.site.frame == theirs.site.frame and (first.startswith(second) or second.startswith(first))
+
+
+def _leaves_before(record: Record, first: Site, second: Site) -> bool:
+    """Whether a branch that has the first site leaves its block before it comes to the second."""
+    inside = second.loops == first.loops and _is_inside(record, second.frame, first.frame)
+    return inside and any(
+        (first.frame, first.loops, test) in record.leaving and test not in second.guards for test in first.guards
+    )
 
 
 def precedes(record: Record, first: Site, second: Site) -> bool:
@@ -245,10 +202,7 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
     """How a value that is attached to the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
-    solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
-    # Of what a parameter brought in, the callers are asked: it goes where it likes without this graph.
-    made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
-    family = frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
+    solid, family = _made_and_family(record, own)
     steps = _steps_in_turn(record, event)
     lone = len({step.name for step in steps}) == 1
     first = frozenset(g for g in solid if not record.ancestors(record.graphs[g].parents) & solid)
@@ -323,6 +277,42 @@ def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
     return [*hanging, frozenset(rest)] if rest else hanging
 
 
+def _is_within_reach(runs: Runs, record: Record, own: frozenset[int]) -> bool:
+    """Whether a function that was called, and not followed, may back-propagate what it finds without being given it: in the variables of a
+    function around it, in those of the module, or in an attribute. (What it is given is passed to code that is not visible.)"""
+    refs = frozenset().union(*record.unfollowed.values()) if record.unfollowed else frozenset[FunctionRef]()
+    if not refs:
+        return False
+    _, family = _made_and_family(record, own)
+    kept = any(isinstance(e, (Store, Accumulate)) and "." in e.place and e.graphs & family for e in record.events.values())
+
+    def finds(ref: FunctionRef) -> bool:
+        around = runs.root_of(ref) != ref or (record.root.qualname == MODULE and ref.path == record.root.path)
+        if around and (record.final is None or not _names_of(record, family).isdisjoint(runs.world.facts(ref).names)):
+            return True
+        return kept and bool(runs.world.header(ref).owner)
+
+    return any(finds(ref) and _may_go_back(runs, ref) for ref in sorted(refs))
+
+
+def _names_of(record: Record, family: frozenset[int]) -> set[str]:
+    """The variables of the root that hold a value of some graphs when it ends."""
+    places = record.final.vars.items() if record.final is not None else ()
+    return {
+        name
+        for (frame, name), value in places
+        if frame == 0 and any(type(atom) is Tensor and (atom.graphs | atom.hints) & family for atom in value)
+    }
+
+
+def _made_and_family(record: Record, own: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """Of the graphs that a backward goes through, those that surely are some, and all that hang on what was made here. What a parameter
+    brought in, the callers are asked of: it goes where it likes without this graph."""
+    solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
+    made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
+    return solid, frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
+
+
 def _may_go_back(runs: Runs, ref: FunctionRef) -> bool:
     """Whether a function back-propagates, or may call one of the project that does."""
     project = runs.world.project
@@ -345,39 +335,47 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
     if not event.place.startswith("self."):
         return True
     keeper = record.frames[event.site.frame].ref
-    if _class_goes_back(runs, keeper):
+    owner, name = runs.world.header(keeper).owner, NAMED.findall(event.place)[0]
+    if _class_goes_back(runs, keeper, record.root, name):
         return True
-    owner, name = runs.world.header(keeper).owner, event.place.rpartition(".")[2]
     return keeper != record.root and any(
         runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
     )
 
 
 def _goes_back_with(world: World, key: tuple[str, str, str]) -> bool:
-    """Whether a function of a file that is no method of a class says a name, and back-propagates."""
+    """Whether a function of a file that is no method of a class reads an attribute of a name, and back-propagates."""
     path, owner, name = key
     return any(
-        facts.owner != owner and name in facts.names and _says_backward(facts) for facts in world.project.module(path).functions
+        facts.owner != owner and _says_backward(facts) and _reads_attribute(facts, name)
+        for facts in world.project.module(path).functions
     )
 
 
-def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
-    """Whether another method of the function's class, of its bases or of its subclasses back-propagates anything, or is out of
-    sight."""
+def _reads_attribute(facts: FunctionFacts, name: str) -> bool:
+    texts = (*facts.reads, *(text for _, text in (*facts.bound, *facts.rebound)), *(call.callee for call in facts.calls))
+    return name in facts.names and any(name in re.split(r"\W+", text.partition(".")[2]) for text in texts)
+
+
+def _class_goes_back(runs: Runs, keeper: FunctionRef, seen: FunctionRef, name: str) -> bool:
+    """Whether another method of the function's class, of its bases or of its subclasses reads an attribute, and another back-propagates
+    anything, or is out of sight; but one whose backwards are looked at anyway."""
     project = runs.world.project
-    owner = runs.world.header(root).owner
+    owner = runs.world.header(keeper).owner
     if not owner:
         return True
-    own = ClassRef(root.path, owner)
+    own = ClassRef(keeper.path, owner)
     classes = [*project.mro(own), *project.subclasses(own)]
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True
-    return any(
-        qualname != root.qualname and _says_backward(runs.world.facts(FunctionRef(cls.path, qualname)))
-        for cls in classes
-        if isinstance(cls, ClassRef)
-        for qualname in project.saying(cls.path, cls.qualname, *GOING_BACK)
-    )
+
+    def others(*words: str) -> list[FunctionFacts]:
+        known = [cls for cls in classes if isinstance(cls, ClassRef)]
+        refs = [FunctionRef(cls.path, each) for cls in known for each in project.saying(cls.path, cls.qualname, *words)]
+        return [runs.world.facts(ref) for ref in refs if ref.qualname != keeper.qualname and ref != seen]
+
+    read = any(_reads_attribute(facts, name) for facts in others(name))
+    return read and any(_says_backward(facts) for facts in others(*GOING_BACK))
 
 
 def _says_backward(facts: FunctionFacts) -> bool:

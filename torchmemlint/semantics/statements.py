@@ -60,6 +60,8 @@ def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
             m.guards.append((depth, text))
             then_state = run_block(m, statement.then, branch)
             m.guards.pop()
+            if then_state is None:
+                m.record.leaving.add((m.frame, m.site(statement.node).loops, text))
     if answer is not True:
         if narrow(m, statement.test, False, state):
             m.guards.append((depth, f"not {text}"))

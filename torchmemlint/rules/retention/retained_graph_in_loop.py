@@ -10,6 +10,7 @@ It does not report:
 
 - a graph that a later backward goes through, even in part;
 - a call in a loop, if the graph was built before the loop (the rows of a Jacobian, several heads on one trunk);
+- a call in a loop, if the loss includes what another method left in an attribute with its graph;
 - a graph that includes state of an earlier step, which TML104 reports;
 - a loss from callers that are not visible, or a value passed to code that is not visible.
 

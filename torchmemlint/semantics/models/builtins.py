@@ -21,6 +21,7 @@ from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
+    NONE,
     PLAIN,
     UNKNOWN,
     Const,
@@ -35,6 +36,7 @@ from torchmemlint.semantics.values import (
     shallow,
     sorted_atoms,
 )
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -180,6 +182,16 @@ def add(m: Machine, call: Call, state: State) -> Value:
     return arithmetic(m, call.positional[:2], call.node, state)
 
 
+def run_text(m: Machine, call: Call, state: State) -> Value:
+    """``exec(open("config.py").read())`` at module level: it may give any variable of the module another value than a constant that stands
+    in the file."""
+    if m.frame_closure[m.frame].ref.qualname == MODULE:
+        for place, value in [*state.vars.items()]:
+            if place[0] == m.frame and all(type(atom) is Const for atom in value):
+                state.vars[place] = join(value, UNKNOWN)
+    return NONE
+
+
 BUILTINS: dict[str, Builtin] = {
     "builtins.list": container(Kind.LIST),
     "builtins.dict": container(Kind.DICT),
@@ -211,6 +223,7 @@ BUILTINS: dict[str, Builtin] = {
     "builtins.float": number,
     "builtins.int": number,
     "builtins.bool": number,
+    "builtins.exec": run_text,
     "builtins.len": gives_plain,
     "builtins.str": shown,
     "builtins.repr": shown,
