@@ -444,9 +444,17 @@ _KINDS: dict[type, AttrKind] = {
 """See ``AttrFact.kind``."""
 
 
+def _is_looked_up(value: ast.expr | None) -> bool:
+    """Whether a value is one of those that a display of literals holds: ``{"small": 224, "large": 336}.get(size)``."""
+    table = value.func.value if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else None
+    return isinstance(table, ast.Dict) and all(isinstance(each, ast.Constant) for each in table.values)
+
+
 def attr_fact(name: str, value: ast.expr | None, text: str, annotation: str, method: str) -> AttrFact:
     const = literal(value) if value is not None else ""
     kind = AttrKind.CONST if const else _KINDS.get(type(value), AttrKind.OTHER)
+    if _is_looked_up(value):
+        kind, text = AttrKind.OTHER, ""
     element = element_text(value)
     if not text and kind is AttrKind.OTHER and isinstance(value, ast.BoolOp | ast.IfExp):
         text, element = alternative(value), name_beside_call(value)

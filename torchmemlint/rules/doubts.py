@@ -75,6 +75,7 @@ OTHERS_GUARDED = Doubt(3, "only the calls on the object that are guarded run a n
 """The function disables grad mode around other calls on the same object: who wrote it knows of grad mode."""
 ASKED_FOR = Doubt(3, "what the forward keeps elsewhere is back-propagated")
 """The function enables grad mode around the call by a statement of its own."""
+TRAINS_ITSELF = Doubt(3, "the method, which is named for training, runs the backward itself")
 FOR_ITS_EFFECT = Doubt(2, "the call returns no tensor")
 NO_GRAPH = Doubt(1, "the result of the call has no graph")
 PASSED_UNKNOWN = Doubt(3, "code outside this project back-propagates the value that it gets")
@@ -88,7 +89,7 @@ KEPT = Doubt(1, "the stored value is back-propagated later")
 READ_ELSEWHERE = Doubt(1, "code outside this project back-propagates the object's attributes")
 KEPT_BY_MODULE = Doubt(1, "a value that the module's forward keeps is back-propagated")
 NOT_EVALUATED = Doubt(1, "the function also runs in training")
-TAKES_GRADIENTS = Doubt(2, "the model computes gradients in its own forward, as others of the project do")
+TAKES_GRADIENTS = Doubt(3, "the model computes gradients in its own forward, as others of the project do")
 CALLED_SELDOM = Doubt(1, "the method is called only once for many steps")
 """Only its name, and that it overrides one of another library, say when it is called."""
 NO_BATCHES = Doubt(1, "the loop has few iterations and does not iterate over a data set")

@@ -263,7 +263,7 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     its ``main`` call others of the same file, or other files call others of the same class."""
     project = flow.runs.world.project
     callers = project.callers(ref)
-    if callers.calls or callers.escapes or flow.root_is_entry():
+    if any(caller.ref != ref for caller in callers.calls) or callers.escapes or flow.root_is_entry():
         return False
     owner, _, name = ref.qualname.rpartition(".")
     if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.machine import Machine, new_machine
+from torchmemlint.semantics.graphs import Condition
+from torchmemlint.semantics.machine import MAYBE_FROZEN, Machine, new_machine
 from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, Meter, Mode, RunLimit
-from torchmemlint.semantics.values import EMPTY, Obj, Value, const
+from torchmemlint.semantics.values import EMPTY, Obj, const
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -39,9 +40,10 @@ def mentions_freezing(world: World, cls: ClassRef) -> bool:
     return any(ref is not None and reaches(world, ref, FREEZING_WORDS, 1) for ref in [*called, *methods])
 
 
-def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Machine]) -> frozenset[str]:
-    """Attributes of the class that all who set them, other than to None, leave frozen: ``self.old = self.net.copy().freeze()``.
-    ``machine`` makes one that asks for no other function's run: no question can come back to itself."""
+def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Machine]) -> dict[str, Condition | None]:
+    """Attributes of the class that all who set them, other than to None, leave frozen: ``self.old = self.net.copy().freeze()``; with the
+    condition under which one does, or None. ``machine`` makes one that asks for no other function's run: no question can come back
+    to itself."""
     setters: dict[str, set[FunctionRef] | None] = {}
     for name in sorted({fact.name for fact in world.project.attrs(cls) if fact.method}):
         methods: set[FunctionRef] = set()
@@ -56,7 +58,11 @@ def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Mac
             setters[name] = methods
     asked = {ref for methods in setters.values() if methods for ref in methods}
     frozen = {ref: _left_frozen(world, ref, machine) for ref in sorted(asked)}
-    return frozenset(name for name, methods in setters.items() if methods and all(name in frozen[ref] for ref in methods))
+    return {
+        name: next((frozen[ref][name] for ref in sorted(methods) if frozen[ref][name] is not None), None)
+        for name, methods in setters.items()
+        if methods and all(name in frozen[ref] for ref in methods)
+    }
 
 
 def _set_below(world: World, cls: ClassRef, name: str) -> Iterator[tuple[AttrFact, ClassRef]]:
@@ -110,18 +116,23 @@ def _run(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machin
     return m
 
 
-def _left_frozen(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machine]) -> frozenset[str]:
-    """Attributes of ``self`` whose parameters are all frozen where a method ends."""
+def _left_frozen(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machine]) -> dict[str, Condition | None]:
+    """Attributes of ``self`` whose parameters are all frozen where a method ends, with the condition where that depends on one."""
     m = _run(world, ref, machine)
     final = m.record.final if m is not None else None
     if m is None or final is None:
-        return frozenset()
-
-    def is_frozen(value: Value) -> bool:
-        objects = [atom for atom in value if isinstance(atom, Obj)]
-        return bool(objects) and all(
-            isinstance(atom, Obj) and final.vars.get((atom.oid, FROZEN)) == const(True) for atom in value
-        )
-
+        return {}
     me = {atom.oid for atom in final.vars.get((m.frame, "self"), EMPTY) if isinstance(atom, Obj)}
-    return frozenset(name for (oid, name), value in final.vars.items() if oid in me and is_frozen(value))
+    found: dict[str, Condition | None] = {}
+    for (oid, name), value in final.vars.items():
+        objects = [atom for atom in value if isinstance(atom, Obj)]
+        held = [final.vars.get((atom.oid, FROZEN)) for atom in objects]
+        if oid not in me or not objects or len(objects) < len(value):
+            continue
+        if all(each == const(True) for each in held):
+            found[name] = None
+        elif all(each in (const(True), MAYBE_FROZEN) for each in held):
+            condition = next((m.record.conditions[atom.oid] for atom in objects if atom.oid in m.record.conditions), None)
+            if condition is not None:
+                found[name] = Condition(condition.test, None, ref.qualname)
+    return found

@@ -9,7 +9,10 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.graphs import Condition
 from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Machine
 from torchmemlint.semantics.state import FROZEN, State
+from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import Obj, Tuple, Value, const
+from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.torch_facts import TORCH
 
 
 class Freezing(NamedTuple):
@@ -30,10 +33,25 @@ def note_conditions(m: Machine, statement: ir.If, then_state: State, else_state:
         place = (oid, FROZEN)
         for state, other in ((then_state, else_state), (else_state, then_state)):
             if state.vars.get(place) == const(True) and place not in other.vars and is_known_in(m, oid, other):
+                if restores(statement.then if state is then_state else statement.orelse, oid, state):
+                    continue
                 joined.vars[place] = MAYBE_FROZEN
                 text = m.texts[id(statement)]
                 negated = text.removeprefix("not ") if text.startswith("not ") else f"not {text}"
                 m.record.conditions[oid] = Condition(text if state is then_state else negated, m.site(statement.node))
+
+
+def restores(branch: list[ir.Stmt], oid: int, state: State) -> bool:
+    """Whether a branch gives a module its weights, too: without it the module is not there yet, and what runs it has come by here."""
+    names = {name for (_, name), value in state.vars.items() if holds(value, oid)}
+    for node in nodes_of(branch):
+        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name == RESTORES:
+            if dotted(node.func.value).rpartition(".")[2] in names:
+                return True
+    return False
+
+
+RESTORES = TORCH.names["restores"]
 
 
 def is_known_in(m: Machine, oid: int, state: State) -> bool:

@@ -241,7 +241,11 @@ class Runs:
                         elif held == MAYBE_FROZEN and atom.oid in record.conditions:
                             condition = record.conditions[atom.oid]
                             maybe[EVERYTHING if name == "self" else name] = Condition(condition.test, None, init.qualname)
-        found |= set_frozen(self.world, cls, self._machine_alone)
+        for name, when in set_frozen(self.world, cls, self._machine_alone).items():
+            if when is None:
+                found.add(name)
+            else:
+                maybe.setdefault(name, when)
         if found and self.world.is_module_class(cls) and parametric_attributes(self.world, cls) <= found:
             found.add(EVERYTHING)
         return Freezing(frozenset(found), tuple(sorted((each, one) for each, one in maybe.items() if each not in found)))

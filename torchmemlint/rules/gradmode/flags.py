@@ -51,6 +51,9 @@ def may_set_flag(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     return any(found[1] not in looped for row in rows for found in SETS.finditer(row))
 
 
+BY_NAME = re.compile(r"\[['\"]")
+
+
 def judge_flag(event: GradModeMisuse, flow: Flow) -> IneffectiveFlag | Silent:
     """What a flag that is set on a module costs, or why it is not reported."""
     world, ref = flow.runs.world, flow.frame(event.site).ref
@@ -65,7 +68,9 @@ def judge_flag(event: GradModeMisuse, flow: Flow) -> IneffectiveFlag | Silent:
     if is_frozen_anyway(world, ref, knowing, network):
         return Silent("its parameters are frozen in another way")
     severity, cost = cost_of(event, flow, knowing, network)
-    doubts = () if is_known(event, network, flow) else (not_a_module(network, 1),)
+    # What a dict of modules holds under a name is a module, and what one of parameters holds has a flag.
+    weight = 3 if BY_NAME.search(network) else 1
+    doubts = () if is_known(event, network, flow) else (not_a_module(network, weight),)
     return IneffectiveFlag(severity, cost, network, doubts, fix_of(event, network, flow))
 
 

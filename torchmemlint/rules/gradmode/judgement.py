@@ -156,6 +156,8 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
     if is_of_unknown_class(event) and may_guard(flow.runs.world, flow.frame(event.site).ref, event.what):
         assumed.append(doubts.NAMESAKE_GUARDS)
+    if is_of_unknown_class(event) and purpose.drives(event.what.rpartition(".")[2]):
+        assumed.append(doubts.TRAINS_ITSELF)
     if not assumed and may_guard_itself(event, flow):
         assumed.append(doubts.GUARDS_ITSELF)
     return Verdict(fate, evaluated, tuple(assumed))
@@ -220,6 +222,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("no call created it")
     if event.frozen:
         return Silent("all parameters of the module are frozen and no argument has a graph")
+    if event.frozen_if is not None and event.frozen_if.test in event.site.guards:
+        return Silent("the module is frozen under the test under which it runs")
     if event.mode is Mode.OFF:
         return Silent("grad mode is off here")
     asked = is_asked_with_grad(event, flow)
@@ -239,7 +243,11 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
     callers = flow.runs.world.project.callers(root)
     if is_part_of_tests(root, flow) or is_trial(event, flow, bool(callers.calls)):
         return Silent("it is part of a unit test")
-    if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
+    if (
+        is_private(name)
+        and all(caller.ref == root for caller in callers.calls)
+        and not (callers.escapes or is_read(root, flow))
+    ):
         return Silent("the function is private, and nothing visible calls it")
     if record.mode is Mode.MIXED and not asked and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
         return Silent("callers choose grad mode by a flag, and may disable it for this phase")

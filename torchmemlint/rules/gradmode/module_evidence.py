@@ -18,7 +18,7 @@ from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_k
 from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function, parametric_attributes
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 
@@ -30,6 +30,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or turns_text_into_ids(event, flow)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
+        or makes_tuples(event.what, flow)
         or runs_no_network(event.what, flow)
     ):
         return False
@@ -58,6 +59,15 @@ def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
 
 
 ARRAYS = TORCH.words["chooses-arrays"]
+
+
+def makes_tuples(what: str, flow: Flow) -> bool:
+    """Whether a name of the root's file is a class of named tuples: ``Batch = namedtuple("Batch", "x y")``."""
+    made = dict(flow.runs.world.facts(FunctionRef(flow.record.root.path, MODULE)).bound).get(what, "")
+    return made.removesuffix("()").rpartition(".")[2] in TUPLE_MAKERS
+
+
+TUPLE_MAKERS = TORCH.words["makes-plain-classes"]
 
 
 def runs_no_network(what: str, flow: Flow) -> bool:
