@@ -156,7 +156,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
     if is_of_unknown_class(event) and may_guard(flow.runs.world, flow.frame(event.site).ref, event.what):
         assumed.append(doubts.NAMESAKE_GUARDS)
-    if is_of_unknown_class(event) and purpose.drives(event.what.rpartition(".")[2]):
+    if is_of_unknown_class(event) and purpose.words(event.what.rpartition(".")[2])[:1] == (TORCH.names["trains"],):
         assumed.append(doubts.TRAINS_ITSELF)
     if not assumed and may_guard_itself(event, flow):
         assumed.append(doubts.GUARDS_ITSELF)
