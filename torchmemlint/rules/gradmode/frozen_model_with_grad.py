@@ -78,7 +78,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
-from torchmemlint.rules.gradmode.judgement import is_constant, judge, meeting, when
+from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, meeting, when
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
 from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
@@ -131,6 +131,9 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             return
         if not is_constant(event, flow):
             return
+        if is_fed_by_reported(event, flow):
+            yield Silent("a forward whose result it is given is reported: one chain, one cause")
+            return
         site = flow.own_site(event.site)
         doubts = verdict.doubts
         cause = meeting(verdict.fate.cuts, flow)
@@ -161,3 +164,13 @@ def is_behind_all_steps(event: Graph, flow: Flow) -> bool:
     """Whether the network runs below every backward of the function: what was trained has no graph any more by then."""
     rows = [flow.span(e.site).start.row for e in flow.record.events.values() if isinstance(e, Backward) and flow.own(e.site)]
     return bool(rows) and max(rows) < flow.span(event.site).start.row
+
+
+def is_fed_by_reported(event: Graph, flow: Flow) -> bool:
+    """Whether a forward of the same iteration whose result this one is given builds its graph for nothing as well."""
+    here = flow.own_site(event.site)
+    for graph in map(flow.record.graphs.__getitem__, sorted(flow.record.ancestors(event.parents))):
+        site = flow.own_site(graph.site) if graph.kind in CALLED_KINDS else here
+        if site.key != here.key and site.loops == here.loops and is_reported(graph, flow):
+            return True
+    return False
