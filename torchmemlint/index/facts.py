@@ -54,6 +54,11 @@ class CallableUse(NamedTuple):
     statement: bool = False
 
 
+_KEYWORD = attrgetter("keyword")
+_NO_NAMES = frozenset({"", "*", "**"})
+"""Keywords of arguments that are given by position, and of starred ones."""
+
+
 class CallFact(NamedTuple):
     """One call in a function's own body (calls in nested functions belong to those; a call in a lambda is ``deferred``).
 
@@ -79,7 +84,7 @@ class CallFact(NamedTuple):
     @property
     def keywords(self) -> tuple[str, ...]:
         """The keywords that it gives by name, sorted."""
-        return tuple(sorted([arg.keyword for arg in self.args if arg.keyword not in ("", "*", "**")]))
+        return tuple(sorted(set(map(_KEYWORD, self.args)) - _NO_NAMES))
 
 
 class ParamFact(NamedTuple):

@@ -153,9 +153,11 @@ def methods_kept(m: Machine, call: Call, oid: int) -> Iterator[str]:
         return  # a method of the object
     if owner:
         yield name
+    if owner != "self":
+        return
     ref = m.frame_closure[m.frame].ref
     cls = m.world.header(ref).owner
-    for fact, _ in m.world.project.attr(ClassRef(ref.path, cls), name) if owner == "self" and cls else ():
+    for fact, _ in m.world.project.attr(ClassRef(ref.path, cls), name) if cls else ():
         if fact.kind is AttrKind.NAME and "." in fact.value:
             yield fact.value.rpartition(".")[2]
 
