@@ -63,8 +63,13 @@ ARRAYS = TORCH.words["chooses-arrays"]
 
 def makes_tuples(what: str, flow: Flow) -> bool:
     """Whether a name of the root's file is a class of named tuples: ``Batch = namedtuple("Batch", "x y")``."""
-    made = dict(flow.runs.world.facts(FunctionRef(flow.record.root.path, MODULE)).bound).get(what, "")
-    return made.removesuffix("()").rpartition(".")[2] in TUPLE_MAKERS
+    return what in flow.runs.world.memoize(tuple_classes, flow.record.root.path)
+
+
+def tuple_classes(world: World, path: str) -> frozenset[str]:
+    """The names of a file for classes of plain objects that a call makes."""
+    bound = world.facts(FunctionRef(path, MODULE)).bound
+    return frozenset(name for name, made in bound if made.removesuffix("()").rpartition(".")[2] in TUPLE_MAKERS)
 
 
 TUPLE_MAKERS = TORCH.words["makes-plain-classes"]
