@@ -10,6 +10,8 @@ import pytest
 
 import torchmemlint
 from torchmemlint.errors import SourceError
+from torchmemlint.index.conditions import TEST, truth
+from torchmemlint.index.conditions import test_holds as holds_for
 from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.plain import from_plain, positions, shape
@@ -220,6 +222,17 @@ def test_dotted_text_of_callees() -> None:
     assert call(f, "g").loops == 1
     assert call(f, "later").deferred
     assert not call(f, "h").deferred
+
+
+@pytest.mark.parametrize("argument", ["lambda x: x * 2", "..."])
+def test_a_formula_or_an_ellipsis_is_not_none(argument: str) -> None:
+    (arg,) = call(function(facts(f"def f():\n    g({argument})\n"), "f"), "g").args
+    missing, given = TEST.match("fn is None"), TEST.match("fn")
+    assert missing is not None
+    assert given is not None
+    assert holds_for(missing, arg.const) is False
+    assert holds_for(given, arg.const) is True
+    assert truth(arg.const)
 
 
 def test_own_function_named_like_a_builtin_is_kept() -> None:

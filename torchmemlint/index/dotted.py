@@ -35,10 +35,16 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
+ELLIPSIS = "..."
+"""Not its ``repr``, which is no literal: what cannot be evaluated would count as None."""
+
+
 def literal(node: ast.expr) -> str:
-    """``repr`` of a constant (also a negative number), "" for anything else and for long strings."""
+    """A constant (also a negative number) as ``ast.literal_eval`` reads it, "" for anything else and for long strings."""
     if isinstance(node, ast.Constant):
         value = node.value
+        if value is ...:
+            return ELLIPSIS
         return "" if isinstance(value, str | bytes) and len(value) > 80 else repr(value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         return f"-{node.operand.value!r}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.dotted import dotted, literal, name_pattern, test_text
+from torchmemlint.index.dotted import ELLIPSIS, dotted, literal, name_pattern, test_text
 from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.walk import MAX_DEPTH, Walk
@@ -173,7 +173,7 @@ def argument_fact(walk: Walk, keyword: str, node: ast.expr, depth: int) -> ArgFa
     return fact
 
 
-FORMULA = repr(...)
+FORMULA = ELLIPSIS
 """Stands for a function of arithmetic alone: a value that is no module, and that equals no literal of the code."""
 
 

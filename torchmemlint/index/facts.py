@@ -24,8 +24,8 @@ Kind = TypeVar("Kind", bound=tuple[object, ...])
 
 
 class ArgFact(NamedTuple):
-    """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as its repr ("Ellipsis" for a lambda
-    that only computes), or neither.
+    """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as ``ast.literal_eval`` reads
+    it ("..." for a lambda that only computes), or neither.
 
     ``keyword`` is "" for positional arguments, "*" and "**" for starred ones. ``test`` is the text of an argument that is
     ``not`` of a name, or a comparison with a literal (``phase == 'train'``), as in ``CallFact.branch``; of a name that is put together
