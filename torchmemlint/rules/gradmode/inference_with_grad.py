@@ -130,8 +130,8 @@ from torchmemlint.rules.gradmode.judgement import (
     when,
 )
 from torchmemlint.rules.gradmode.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
-from torchmemlint.rules.gradmode.never_updated import twins
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
+from torchmemlint.rules.gradmode.standing import twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached

@@ -3,10 +3,9 @@ thrown away, and through them the gradient goes on to nothing that wants it."""
 
 from __future__ import annotations
 
-from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
-from torchmemlint.rules.gradmode.standing import above
+from torchmemlint.rules.gradmode.standing import above, twins
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
@@ -113,12 +112,3 @@ def rows_of_backward(event: Graph, flow: Flow) -> list[int]:
     reached = record.backwards_of(event.gid)
     rows = [flow.span(each.site).start.row for each in reached if flow.own(each.site)]
     return rows if len(rows) == len(reached) else []
-
-
-def twins(event: Graph, root: FunctionRef, there: Flow) -> list[Graph]:
-    """The graphs that the call of a function makes where one of its callers is run (``there``)."""
-    return [
-        graph
-        for graph in there.record.graphs.values()
-        if (graph.site.node, graph.kind) == (event.site.node, event.kind) and there.frame(graph.site).ref == root
-    ]

@@ -1,4 +1,4 @@
-"""Where a finding stands: at the forward itself, or at the call of the root by which it runs."""
+"""Where a finding stands: at the forward itself, or at the call of the root by which it runs; and the same call in other runs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,19 @@ def above(record: Record, number: int) -> set[int]:
 def hands_out(callee: FunctionRef, event: Graph, flow: Flow) -> bool:
     """Whether a function of the project returns what this forward in it gives, with the graph."""
     return flow.frame(event.site).ref == callee and any(
-        (graph.site.node, graph.kind) == (event.site.node, event.kind) and flow.runs.fate_here(record, graph.gid).escapes
+        is_same_call(graph, event) and flow.runs.fate_here(record, graph.gid).escapes
         for record in flow.runs.records(callee)
         for graph in record.graphs.values()
     )
+
+
+def is_same_call(one: Graph, other: Graph) -> bool:
+    """Whether graphs of two runs are made by the same call of one function, which both runs enter."""
+    return (one.site.node, one.kind) == (other.site.node, other.kind)
+
+
+def twins(event: Graph, root: FunctionRef, there: Flow) -> list[Graph]:
+    """The graphs that the call of a function makes where one of its callers is run (``there``)."""
+    return [
+        graph for graph in there.record.graphs.values() if is_same_call(graph, event) and there.frame(graph.site).ref == root
+    ]
