@@ -117,12 +117,9 @@ def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: boo
     if found is None:
         return "it cannot be read"
     around = statements_around(world, found[0].body, nodes) if statement else frozenset[int]()
-    if statement and ref.qualname.rpartition(".")[2] in FORWARD and not world.project.callers(ref).calls:
-        tracked = GradNeeds(world, ref, lambda call: call.node in nodes, around)
-        tracked.run(found[0].body)
-        if tracked.leaves:
-            return "a step that is not visible may back-propagate what the forward returns"
-    return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0)
+    unseen = statement and ref.qualname.rpartition(".")[2] in FORWARD and not world.project.callers(ref).calls
+    called_by = "a step that is not visible may back-propagate what the forward returns" if unseen else ""
+    return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0, called_by)
 
 
 @bounded(TOO_MUCH)
@@ -147,10 +144,19 @@ def returned_needed(world: World, ref: FunctionRef) -> str:
 
 
 def _needed(
-    world: World, ref: FunctionRef, function: ir.Function, sources: Source, statements: frozenset[int], depth: int
+    world: World,
+    ref: FunctionRef,
+    function: ir.Function,
+    sources: Source,
+    statements: frozenset[int],
+    depth: int,
+    called_by: str = "",
 ) -> str:
+    """As ``needed``; ``called_by`` says who back-propagates what the function returns where no caller is visible."""
     tracked = GradNeeds(world, ref, sources, statements)
     tracked.run(function.body)
+    if called_by and tracked.leaves:
+        return called_by
     if tracked.trained:
         where = "" if depth == 0 else f" in `{ref.qualname}`"
         return f"`{tracked.trained}`{where} may go through it on another path"
