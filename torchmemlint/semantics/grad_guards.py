@@ -84,12 +84,7 @@ def _may_guard(world: World, asked: tuple[FunctionRef, str]) -> bool:
     ref, callee = asked
     guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if _guards(world, each)]
     calls = [call for call in world.facts(ref).calls if call.callee == callee] if guarding else ()
-    shapes = {
-        Shape(
-            sum(not arg.keyword for arg in call.args), frozenset(arg.keyword for arg in call.args if arg.keyword.isidentifier())
-        )
-        for call in calls
-    }
+    shapes = {Shape(sum(not arg.keyword for arg in call.args), frozenset(call.keywords)) for call in calls}
     return any(shape.fits(world.header(each).params) for each in guarding for shape in shapes)
 
 

@@ -442,26 +442,27 @@ def is_stage(frame: int, flow: Flow) -> bool:
 def trains_again(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     """Whether each iteration of a loop is a training of its own: it makes an optimizer, or asks for a number of epochs."""
     ref = flow.frame(event.site).ref
-    span = flow.span(event.site, loop[1])
-    facts = flow.runs.world.facts(ref)
     return any(
         any(EPOCHS.fullmatch(arg.keyword) for arg in call.args)
         or (flow.runs.world.project.resolve(ref.path, call.callee, ref.qualname) or "").startswith("torch.optim.")
-        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
-        if call.loops and span.start.row < row <= span.end.row and not is_scheduler(call.callee)
+        for call in calls_in(loop, event, flow)
+        if not is_scheduler(call.callee)
     )
+
+
+def calls_in(loop: tuple[int, int], event: CallEffect, flow: Flow) -> list[CallFact]:
+    """The calls in the body of a loop, given by its frame and node, around the event in the event's own function."""
+    span = flow.span(event.site, loop[1])
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    rows = zip(facts.calls, facts.call_rows, strict=True)
+    return [call for call, (row, _) in rows if call.loops and span.start.row < row <= span.end.row]
 
 
 def fills_weights(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     """Whether each iteration of the loop gives a model its weights, or replaces them."""
     if loop[0] != event.site.frame:
         return False
-    span = flow.span(event.site, loop[1])
-    facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    return any(
-        call.loops and span.start.row < row <= span.end.row and WEIGHTS.fullmatch(call.callee.rpartition(".")[2])
-        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
-    )
+    return any(WEIGHTS.fullmatch(call.callee.rpartition(".")[2]) for call in calls_in(loop, event, flow))
 
 
 def brings_a_part(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
@@ -469,13 +470,8 @@ def brings_a_part(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     does not hold as a whole (``layer = layers[i].to(device)``)."""
     if loop[0] != event.site.frame:
         return False
-    span = flow.span(event.site, loop[1])
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    inside = [
-        call.callee
-        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
-        if call.loops and span.start.row < row <= span.end.row
-    ]
+    inside = [call.callee for call in calls_in(loop, event, flow)]
     elements = {name: text for name, text in (*facts.bound, *facts.rebound) if "[]" in text and name in inside}
     moved = [
         f"{owner}.{move}"
