@@ -132,6 +132,23 @@ class Graph:
     in_part: bool = False
     frozen_if: Condition | None = None
 
+    @property
+    def frozen_when_run(self) -> bool | None:
+        """True where the module runs only under the test under which it is frozen, False where it is not frozen when it runs, None
+        where it may be. Two tests are the same in one function, or of the object that the constructor and the method share: a
+        name in two functions may be two things."""
+        condition = self.frozen_if
+        if condition is None:
+            return False
+        plain = condition.test.removeprefix("not ")
+        here = condition.site is not None and condition.site.frame == self.site.frame
+        if here or plain.startswith("self."):
+            if condition.test in self.site.guards:
+                return True
+            if (f"not {plain}" if condition.test == plain else plain) in self.site.guards:
+                return False
+        return None
+
 
 class Condition(NamedTuple):
     """A test under which a module is frozen: the ``if``, or the constructor that makes the test."""

@@ -78,7 +78,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
-from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, meeting, when
+from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, may_be_frozen, meeting, when
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
 from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
@@ -117,7 +117,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
         if any(is_never_updated(graph, flow) for graph in above):
             return  # one chain, one cause: reported at its first network
-        doubts: tuple[Doubt, ...] = (OPTIMIZED,)
+        doubts: tuple[Doubt, ...] = (OPTIMIZED, *may_be_frozen(event, flow))
         cause = ""
         site, steps, cost = event.site, [], UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"

@@ -45,7 +45,7 @@ from torchmemlint.rules.reach import guarded, is_part_of_tests
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.grad_guards import may_guard
-from torchmemlint.semantics.graphs import CALLED_KINDS, Condition, Graph, GraphKind, Sink, SinkKind
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Sink, SinkKind
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
@@ -152,8 +152,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     given = left_out_by_callers(flow)
     if given:
         assumed.append(doubts.always_given(given))
-    if event.frozen_if is not None:
-        assumed.append(may_be_frozen(event, event.frozen_if, flow))
+    assumed += may_be_frozen(event, flow)
     if is_of_unknown_class(event) and may_guard(flow.runs.world, flow.frame(event.site).ref, event.what):
         assumed.append(doubts.NAMESAKE_GUARDS)
     if is_of_unknown_class(event) and purpose.words(event.what.rpartition(".")[2])[:1] == (TORCH.names["trains"],):
@@ -175,10 +174,14 @@ def is_of_unknown_class(event: Graph) -> bool:
     return event.what.rpartition(".")[0] not in ("", "self") and event.cls is None
 
 
-def may_be_frozen(event: Graph, condition: Condition, flow: Flow) -> Doubt:
+def may_be_frozen(event: Graph, flow: Flow) -> tuple[Doubt, ...]:
+    """The doubt of a module that is frozen under a test of which nobody can see whether it holds where the module runs."""
+    condition = event.frozen_if
+    if condition is None or event.frozen_when_run is not None:
+        return ()
     site = condition.site
     place = f"in `{short(condition.method)}`" if site is None else f"on line {flow.span(site).start.row}"
-    return doubts.may_be_frozen(short(event.what), short(condition.test), place)
+    return (doubts.may_be_frozen(short(event.what), short(condition.test), place),)
 
 
 def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:
@@ -222,7 +225,7 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("no call created it")
     if event.frozen:
         return Silent("all parameters of the module are frozen and no argument has a graph")
-    if event.frozen_if is not None and event.frozen_if.test in event.site.guards:
+    if event.frozen_when_run:
         return Silent("the module is frozen under the test under which it runs")
     if event.mode is Mode.OFF:
         return Silent("grad mode is off here")
