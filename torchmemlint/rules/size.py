@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.reach import acts, is_given_an_observation, is_of_host_program, is_on_host, is_without_gpu
+from torchmemlint.semantics.dense import WIDE, is_made_of_dense
 from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
@@ -22,9 +23,6 @@ from torchmemlint.torch_facts import TORCH
 
 DENSE = TORCH.words["dense-layers"]
 NO_LAYERS = tuple(f"{package}." for package in sorted(TORCH.words["no-layers"]))
-WIDE = 1024
-"""Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
-
 MAX_DEPTH = 3
 """How far a module is followed into those that it is made of."""
 LAYERS = TORCH.words["saves-its-input"]
@@ -48,21 +46,27 @@ def why_small(graph: Graph, flow: Flow) -> str:
         return "it runs only without a GPU"
     if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
         return ON_HOST
-    if are_dense(graph, flow):
+    if are_dense(graph, flow) and all(are_dense(other, flow) for other in networks_below(graph, flow)):
         return NARROW
     if is_lone_layer(graph, flow):
         return LONE
     if graph.in_part:
         return IN_PART
-    weights = flow.runs.world.memoize(weights_of, (flow.frame(graph.site).ref, graph.what))
-    if weights is not None and weights.count <= TINY and not weights.spatial:
-        return f"the network has {in_words(weights.count)} parameters, and no layer goes over positions"
+    counts = [tiny_count(each, flow) for each in (graph, *networks_below(graph, flow))]
+    if all(counts):
+        return f"the network has {in_words(sum(counts))} parameters, and no layer goes over positions"
     acting = RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow)
     if acting or is_given_an_observation(graph, flow):
         return "the batch is one step of an environment"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
+
+
+def tiny_count(graph: Graph, flow: Flow) -> int:
+    """The parameters of the network that a forward runs, where they are few and none of its layers goes over positions; else 0."""
+    weights = flow.runs.world.memoize(weights_of, (flow.frame(graph.site).ref, graph.what))
+    return 0 if weights is None or weights.count > TINY or weights.spatial else weights.count
 
 
 def in_words(count: int) -> str:
@@ -149,9 +153,14 @@ def is_lone_layer(graph: Graph, flow: Flow) -> bool:
     if layer_of(graph, flow) not in LAYERS:
         return False
     above = [record.graphs[gid] for gid in record.ancestors(graph.parents)]
-    below = [record.graphs[gid] for gid in descendants(record, graph.gid) - {graph.gid}]
     built = any(other.kind in CERTAIN_KINDS or (other.kind is GraphKind.OPAQUE and other.direct) for other in above)
-    return not built and not any(other.kind is GraphKind.FORWARD and not is_loss(other, flow) for other in below)
+    return not built and not networks_below(graph, flow)
+
+
+def networks_below(graph: Graph, flow: Flow) -> list[Graph]:
+    """The modules that are given what a forward gives, losses aside: their graphs are attached to its graph."""
+    below = (flow.record.graphs[gid] for gid in descendants(flow.record, graph.gid) - {graph.gid})
+    return [other for other in below if other.kind is GraphKind.FORWARD and not is_loss(other, flow)]
 
 
 def is_loss(graph: Graph, flow: Flow) -> bool:
@@ -192,7 +201,9 @@ def chains(graph: Graph, flow: Flow) -> bool:
 def are_dense(graph: Graph, flow: Flow) -> bool:
     """Whether every visible network that a forward may be of is made of narrow linear layers alone."""
     classes = classes_of(graph, flow)
-    return bool(classes) and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes)
+    if classes and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes):
+        return True
+    return flow.runs.world.memoize(is_made_of_dense, (flow.frame(graph.site).ref, graph.what))
 
 
 def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:

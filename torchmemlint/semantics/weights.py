@@ -47,14 +47,18 @@ class Counter(Constructor):
         ref = FunctionRef(ref.path, facts.qualname)
         if up > MAX_CALLERS:
             raise Unbounded
-        if text in {param.name for param in facts.params} and not self.bindings(ref, text):
-            given = world.project.objects_given(ref, text)
+        if text.startswith("self.") and facts.owner:
+            return self.counts_of_attribute(ClassRef(ref.path, facts.owner), text.removeprefix("self."), up)
+        holder, dot, part = text.partition(".")
+        owner = world.project.class_of(ref.path, ref.qualname, holder) if dot else None
+        if isinstance(owner, ClassRef):
+            return self.counts_of_attribute(owner, part, up)
+        if self.is_parameter(ref, holder) and not self.bindings(ref, holder):
+            given = world.project.objects_given(ref, holder)
             found = [each for each in given if each[0] != ref and not self.is_parameter(*each)]
             if not found or len(found) > MAX_CALLERS:
                 raise Unbounded
-            return [count for caller, name in found for count in self.counts_of(caller, name, up + 1)]
-        if text.startswith("self.") and facts.owner:
-            return self.counts_of_attribute(ClassRef(ref.path, facts.owner), text.removeprefix("self."), up)
+            return [count for caller, name in found for count in self.counts_of(caller, f"{name}{dot}{part}", up + 1)]
         made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
         if not made and ref.qualname != MODULE:
             ref = FunctionRef(ref.path, MODULE)

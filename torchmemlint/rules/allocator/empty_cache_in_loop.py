@@ -22,7 +22,8 @@ It does not report:
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver. The allocator would have reused them
 for the next allocation, and it returns them by itself before it raises an out-of-memory error. Each call waits for the
 device, and the following allocations must ask the driver again, which is slow. How slow has not been measured: CUDA
-measurements are still to come.
+measurements are still to come. The finding is a note if nothing trains and each iteration also runs a loop of forwards or writes
+a picture.
 
 ## Example
 ```python
@@ -73,22 +74,22 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, why_little
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt
 from torchmemlint.rules.reach import is_part_of_forward
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
-from torchmemlint.semantics.events import Backward, CallEffect
+from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import CallByName, Effect
+from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
     code="TML301",
@@ -153,7 +154,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if isinstance(where, Silent):
         yield where
         return
-    little = generates(event, flow)
+    little = why_little(event, flow)
     cost = "saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow"
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
@@ -166,58 +167,12 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             severity=Severity.NOTE if little else Severity.WARNING,
             doubts=(CALLED_SELDOM,) if where == BY_NAME else may_end_a_stage(event, flow),
             label="waits for the device, and the next allocation asks the driver again",
-            cost=f"{cost}; little here: each iteration runs `{little}`, a loop of forwards of its own" if little else cost,
+            cost=f"{cost}; little here: {little}" if little else cost,
             help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
             fix=fix,
         ),
         handler=event.site.handler,
     )
-
-
-def generates(event: CallEffect, flow: Flow) -> str:
-    """The call by which each iteration of the loop runs a network for many steps, where nothing trains and no module runs in
-    the loop itself; "" where there is none."""
-    record, around = flow.record, event.site.loops
-    if not around or around[-1][0] != event.site.frame:
-        return ""
-    networks = [*record.graphs.values(), *record.forwards.values()]
-    if any(g.kind is GraphKind.FORWARD and g.site.loops == around for g in networks):
-        return ""
-    if any(is_training(e) and e.site.loops == around for e in record.events.values()):
-        return ""
-    span = flow.span(event.site, around[-1][1])
-    facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True):
-        if span.start.row < row <= span.end.row and runs_many(call, flow.frame(event.site).ref, flow):
-            return short(call.callee)
-    return ""
-
-
-def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a call runs a network many times, by its name, or of another package's by an argument that says in how many parts, or
-    steps, or by what is taken of its result (``pipe(**options).images``)."""
-    if call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
-        return True
-    if gives_what_pipelines_give(f"{call.callee}()", flow.runs.world.facts(ref)):
-        return True
-    asked = {arg.keyword for arg in call.args}
-    return not (
-        asked.isdisjoint(COUNTS_FORWARDS)
-        or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
-        or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
-    )
-
-
-def gives_what_pipelines_give(call: str, facts: FunctionFacts) -> bool:
-    """Whether a function reads of what a call gives, or of the name that it gives it, what a pipeline of networks calls its results."""
-    bound = (*facts.bound, *facts.rebound)
-    owners = {call, *(name for name, text in bound if text == call)}
-    texts = {*facts.reads, *(text for _, text in bound), *(each.callee for each in facts.calls)}
-    parts = {f"{owner}.{part}" for owner in owners for part in TORCH.words["given-by-pipelines"]}
-    return any(text.partition("[")[0] in parts or text.startswith(tuple(f"{part}." for part in parts)) for text in texts)
-
-
-COUNTS_FORWARDS = TORCH.words["counts-forwards"]
 
 
 def when(event: CallEffect, flow: Flow) -> str:
@@ -383,11 +338,6 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     return around in trained or any(g.site.loops == around for g in networks)
 
 
-def is_training(event: object) -> bool:
-    """Whether an event is a backward, or an optimizer's step."""
-    return isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP)
-
-
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
     """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of nothing
     that the iteration brings (``build()``)."""
@@ -448,14 +398,6 @@ def trains_again(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         for call in calls_in(loop, event, flow)
         if not is_scheduler(call.callee)
     )
-
-
-def calls_in(loop: tuple[int, int], event: CallEffect, flow: Flow) -> list[CallFact]:
-    """The calls in the body of a loop, given by its frame and node, around the event in the event's own function."""
-    span = flow.span(event.site, loop[1])
-    facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    rows = zip(facts.calls, facts.call_rows, strict=True)
-    return [call for call, (row, _) in rows if call.loops and span.start.row < row <= span.end.row]
 
 
 def fills_weights(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:

@@ -46,8 +46,9 @@ It does not report:
 - The forward is small or runs rarely (note):
   - once per program, or in a function that no loop calls, in at most 10 iterations;
   - once for an environment's next action;
-  - in a network of linear layers of small or unknown width, or of one linear or embedding layer;
+  - in a network of linear layers, none known to exceed 4,096 features, or of one linear or embedding layer;
   - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
+  - where a file that defines networks tries one out when it is started, without the weights of a training;
   - in a function that nothing calls, in a file or class that scripts use;
   - in a program that moves nothing to a device: its graphs are in host memory.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
@@ -132,7 +133,7 @@ from torchmemlint.rules.gradmode.judgement import (
 from torchmemlint.rules.gradmode.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.standing import twins
-from torchmemlint.rules.gradmode.trials import is_given_made_up
+from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
@@ -319,6 +320,8 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
         return Severity.NOTE, small_cost(cost, small)
     if fate.never_read and is_unread(event, flow) and is_given_made_up(event, flow):
         return Severity.NOTE, f"{cost}; it only tries the network out, on made-up input"
+    if is_self_test(event, flow):
+        return Severity.NOTE, f"{cost}; it only tries the network out, which has no weights of a training"
     return Severity.NOTE if is_once(event, fate, flow) else Severity.WARNING, cost
 
 

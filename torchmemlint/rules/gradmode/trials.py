@@ -1,12 +1,13 @@
-"""Whether a forward only tries a network out: it is given what the code makes up, and nothing reads its result."""
+"""Whether a forward only tries a network out: it is given what the code makes up, or the network has no weights yet."""
 
 from __future__ import annotations
 
 from torchmemlint.index.facts import ArgFact
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 FILLED = TORCH.words["filled-tensors"]
@@ -31,3 +32,32 @@ def is_made_up(world: World, ref: FunctionRef, arg: ArgFact) -> bool:
     root, dot, rest = arg.name.partition(".")
     texts = [f"{text}{dot}{rest}" for name, text in (*facts.bound, *facts.rebound) if name == root] or [arg.name]
     return all(world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) in FILLED for text in texts)
+
+
+GETS_WEIGHTS = TORCH.words["gets-weights"]
+"""Words of code that gives a network the weights of a training, or an option that says which."""
+IS_RUN = "__name__"
+"""In the test under which a file's own statements run when it is started."""
+
+
+def is_self_test(event: Graph, flow: Flow) -> bool:
+    """Whether a file that defines networks tries one out when it is started, in its own statements or a function without parameters,
+    and neither trains it nor gives it weights: nobody waits for what an untrained network predicts."""
+    root, world = flow.record.root, flow.runs.world
+    if RecordFlag.BACKWARD in flow.record.flags or world.facts(root).names & GETS_WEIGHTS:
+        return False
+    if not any(world.is_module_class(ClassRef(root.path, facts.qualname)) for facts in world.project.module(root.path).classes):
+        return False
+    if root.qualname == MODULE:
+        calls = [call for call in world.facts(root).calls if call.callee == event.what]
+        return bool(calls) and all(any(IS_RUN in test for test in call.branch) for call in calls)
+    callers = world.project.callers(root)
+    return (
+        not world.header(root).params
+        and bool(callers.calls)
+        and not callers.escapes
+        and all(
+            caller.ref == FunctionRef(root.path, MODULE) and any(IS_RUN in test for test in caller.call.branch)
+            for caller in callers.calls
+        )
+    )

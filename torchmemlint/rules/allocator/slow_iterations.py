@@ -1,0 +1,102 @@
+"""What each iteration of a loop does beside which one call of the allocator costs little."""
+
+from __future__ import annotations
+
+from torchmemlint.index.facts import CallFact, FunctionFacts
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.rules.api import Flow, short
+from torchmemlint.semantics.events import Backward, CallEffect
+from torchmemlint.semantics.graphs import GraphKind
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import CallByName
+
+COUNTS_FORWARDS = TORCH.words["counts-forwards"]
+WRITERS = TORCH.words["writes-pictures"]
+SAVES_PICTURE = ".fromarray().save"
+MAX_CALLEES = 4
+"""Functions that a call may mean, each of which is looked at."""
+
+
+def why_little(event: CallEffect, flow: Flow) -> str:
+    """What an iteration does beside which the call costs little, in words; "" where nothing is known."""
+    many = generates(event, flow)
+    if many:
+        return f"each iteration runs `{many}`, a loop of forwards of its own"
+    writer = writes_picture(event, flow)
+    return f"each iteration also writes a picture, by `{writer}`" if writer else ""
+
+
+def writes_picture(event: CallEffect, flow: Flow) -> str:
+    """The call by which each iteration of the loop writes a picture to a file, itself or in a function of the project, where nothing
+    trains; "" where there is none."""
+    around = event.site.loops
+    if not around or around[-1][0] != event.site.frame or any(is_training(e) for e in flow.record.events.values()):
+        return ""
+    ref = flow.frame(event.site).ref
+    world = flow.runs.world
+    for call in calls_in(around[-1], event, flow):
+        callees = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
+        if is_writer(call) or any(is_writer(inner) for each in callees[:MAX_CALLEES] for inner in world.facts(each).calls):
+            return short(call.callee)
+    return ""
+
+
+def is_writer(call: CallFact) -> bool:
+    """Whether a call writes a picture: ``cv2.imwrite(path, image)``, ``Image.fromarray(image).save(path)``."""
+    return call.callee.rpartition(".")[2] in WRITERS or call.callee.endswith(SAVES_PICTURE)
+
+
+def generates(event: CallEffect, flow: Flow) -> str:
+    """The call by which each iteration of the loop runs a network for many steps, where nothing trains and no module runs in
+    the loop itself; "" where there is none."""
+    record, around = flow.record, event.site.loops
+    if not around or around[-1][0] != event.site.frame:
+        return ""
+    networks = [*record.graphs.values(), *record.forwards.values()]
+    if any(g.kind is GraphKind.FORWARD and g.site.loops == around for g in networks):
+        return ""
+    if any(is_training(e) and e.site.loops == around for e in record.events.values()):
+        return ""
+    span = flow.span(event.site, around[-1][1])
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True):
+        if span.start.row < row <= span.end.row and runs_many(call, flow.frame(event.site).ref, flow):
+            return short(call.callee)
+    return ""
+
+
+def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a call runs a network many times, by its name, or of another package's by an argument that says in how many parts, or
+    steps, or by what is taken of its result (``pipe(**options).images``)."""
+    if call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
+        return True
+    if gives_what_pipelines_give(f"{call.callee}()", flow.runs.world.facts(ref)):
+        return True
+    asked = {arg.keyword for arg in call.args}
+    return not (
+        asked.isdisjoint(COUNTS_FORWARDS)
+        or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
+        or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
+    )
+
+
+def gives_what_pipelines_give(call: str, facts: FunctionFacts) -> bool:
+    """Whether a function reads of what a call gives, or of the name that it gives it, what a pipeline of networks calls its results."""
+    bound = (*facts.bound, *facts.rebound)
+    owners = {call, *(name for name, text in bound if text == call)}
+    texts = {*facts.reads, *(text for _, text in bound), *(each.callee for each in facts.calls)}
+    parts = {f"{owner}.{part}" for owner in owners for part in TORCH.words["given-by-pipelines"]}
+    return any(text.partition("[")[0] in parts or text.startswith(tuple(f"{part}." for part in parts)) for text in texts)
+
+
+def is_training(event: object) -> bool:
+    """Whether an event is a backward, or an optimizer's step."""
+    return isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP)
+
+
+def calls_in(loop: tuple[int, int], event: CallEffect, flow: Flow) -> list[CallFact]:
+    """The calls in the body of a loop, given by its frame and node, around the event in the event's own function."""
+    span = flow.span(event.site, loop[1])
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    rows = zip(facts.calls, facts.call_rows, strict=True)
+    return [call for call, (row, _) in rows if call.loops and span.start.row < row <= span.end.row]
