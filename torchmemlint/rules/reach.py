@@ -144,7 +144,7 @@ def is_given_an_observation(graph: Graph, flow: Flow) -> bool:
         return False
     answers = observations(flow.runs.world, flow.frame(site).ref)
     args = flow.source(site, site.node).partition("(")[2] if answers else ""
-    return not answers.isdisjoint(NAMES.findall(args))
+    return any(f"{text}.".startswith(f"{answer}.") for text in NAMES.findall(args) for answer in answers)
 
 
 NAMES = re.compile(r"(?<![.\w])[A-Za-z_][\w.]*")

@@ -18,7 +18,7 @@ from torchmemlint.semantics.state import Kind, Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import CallByName
+from torchmemlint.torch_facts.words import CallByName, ClassKind
 
 VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
@@ -76,6 +76,8 @@ def claim(
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
             return Silent("its container lives for one step only")
+        if not outside and len(outlived) <= 1 and is_over_parts(flow, loop, graphs):
+            return Silent("each iteration trains another network")
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
@@ -98,11 +100,18 @@ def claim(
 def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
     """Whether each iteration of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
     info = flow.record.loops.get(loop) if loop is not None else None
-    forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS]
+    forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS and not is_made_criterion(graph, flow)]
     return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
 
 
 WORDS = re.compile(r"\w+")
+
+
+def is_made_criterion(graph: Graph, flow: Flow) -> bool:
+    """Whether a criterion of torch is made and called in one expression (``nn.MSELoss()(found, wanted)``)."""
+    ref = flow.frame(graph.site).ref
+    made = flow.runs.world.project.resolve(ref.path, graph.what.removesuffix("()"), ref.qualname)
+    return made is not None and TORCH.class_kind(made) is ClassKind.LOSS
 
 
 def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Silent:
