@@ -138,6 +138,11 @@ def is_unused_file(linked: Linked, path: str) -> bool:
     return any(_is_used_elsewhere(linked, path, target) for _, target in linked.reader.whole(path).imports)
 
 
+def is_imported_file(linked: Linked, path: str) -> bool:
+    """Whether a module imports something by the name of the file at ``path``."""
+    return bool(linked.calls.tables.importers(_folder_and_name(path)[1]))
+
+
 def _folder_and_name(path: str) -> tuple[str, str]:
     return posixpath.split(posixpath.normpath(path).removesuffix("/__init__.py").removesuffix(".py"))
 

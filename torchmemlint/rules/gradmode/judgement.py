@@ -389,7 +389,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
     if done:
         if not called:
-            yield guarded(event.site, flow)
+            yield guarded_piece(event, flow, evaluated)
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
             yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
@@ -406,11 +406,23 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
         if not called and guarded(event.site, flow) is doubts.FORWARD_GUARDED:
             yield doubts.FORWARD_GUARDED
     elif not called:
-        yield guarded(event.site, flow)
+        yield guarded_piece(event, flow, evaluated)
     elif not evaluated:
         yield doubts.NOT_EVALUATED
     elif event.kind is not GraphKind.FORWARD:
         yield doubts.PASSED if fate.passed else doubts.KEPT
+
+
+def guarded_piece(event: Graph, flow: Flow, evaluated: bool) -> Doubt:
+    """The doubt of a function that nothing visible calls. It is likelier guarded where others use its file, it is no evaluation by
+    itself, and it gives nothing else with a graph, which a caller may train."""
+    found, project, record = guarded(event.site, flow), flow.runs.world.project, flow.record
+    alone = evaluated or event.site.loops or RecordFlag.EVAL in record.flags
+    others = (record.graphs[gid] for gid in record.returned - descendants(record, event.gid))
+    trained = any(other.kind in CALLED_KINDS for other in others)
+    if found is not doubts.GUARDED or alone or trained or project.callers(record.root).calls:
+        return found
+    return doubts.PIECE_GUARDED if project.is_imported_file(record.root.path) else found
 
 
 def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
