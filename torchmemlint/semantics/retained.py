@@ -12,7 +12,15 @@ import re
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.earlier_turns import comes_round, hangs_on_earlier_turn, hangs_on_itself, is_data, is_set_elsewhere
+from torchmemlint.semantics.earlier_turns import (
+    comes_round,
+    hangs_on_earlier_turn,
+    hangs_on_itself,
+    is_data,
+    is_no_tensor,
+    is_of_network,
+    is_set_elsewhere,
+)
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
@@ -76,12 +84,10 @@ def backwards(record: Record) -> list[Backward]:
 
 
 def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
-    own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if is_data(runs, record, record.graphs[g]))
-    if any(record.graphs[g].kind in MADE_KINDS and not _repeats(record.graphs[g], event) for g in own - data):
-        own -= data
-    else:
-        data = frozenset()  # nothing else is there for a backward to go through
+    above = record.ancestors(event.graphs, ends=lambda graph: is_no_tensor(runs, record, graph))
+    own = frozenset(g for g in above if record.graphs[g].kind not in MARK_KINDS)
+    data = _data_among(runs, record, event, own)
+    own -= data
     if any(hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs) or any(
         comes_round(record, g, event) for g in record.ancestors(event.graphs | event.hints)
     ) or any(hangs_on_itself(runs, record, record.graphs[g], event) for g in own):  # fmt: skip
@@ -97,9 +103,10 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     others = [other for other in backwards(record) if other is not event]
     if any(_follows(record, event, other, own, data) for other in others):
         return "another backward that may follow shares a graph with it, or may"
-    if not any(_is_fresh(graph) for graph in made) and (others or not made) and not brought:
+    rest = [other for other in others if not _starts_anew(record, event, other)]
+    if not any(_is_fresh(graph) for graph in made) and (rest or not made) and not brought:
         return "nothing shows which graph it goes through"
-    if _is_within_reach(runs, record, own):
+    if _is_within_reach(runs, record, event, own):
         return NOT_FOLLOWED
     gone = _escape_of(runs, record, event, own, depth)
     if gone or not runs.world.header(record.root).params:
@@ -107,6 +114,17 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in event.graphs)
     needless = _needless_for_callers(runs, record, event, whole, depth)
     return NEEDLESS if needless else "a caller may need the graph of what it gives"
+
+
+def _data_among(runs: Runs, record: Record, event: Backward, own: frozenset[int]) -> frozenset[int]:
+    """What a backward would go through that is hardly a graph, where each iteration makes something else for it to go through: what a
+    network or an unknown object gave, or what it starts from."""
+    made = {g for g in own if record.graphs[g].kind in MADE_KINDS and not _repeats(record.graphs[g], event)}
+    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if is_data(runs, record, record.graphs[g]))
+    if not made <= data:
+        return data
+    started = _started(record, event) or {g for g in made & event.graphs if is_of_network(runs, record, record.graphs[g])}
+    return frozenset(g for g in data - started if not is_of_network(runs, record, record.graphs[g])) if started else frozenset()
 
 
 def _repeats(graph: Graph, event: Backward) -> bool:
@@ -117,6 +135,13 @@ def _repeats(graph: Graph, event: Backward) -> bool:
 def _is_solid(graph: Graph) -> bool:
     """Whether there is a graph, or what is called may well be a network."""
     return graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.direct)
+
+
+def _started(record: Record, event: Backward) -> frozenset[int]:
+    """What surely has a graph, whatever it is: that which a backward starts from, if this iteration made all of it."""
+    starts = [record.graphs[gid] for gid in event.graphs if record.graphs[gid].kind not in MARK_KINDS]
+    made = all(graph.kind in CALLED_KINDS and not _repeats(graph, event) for graph in starts)
+    return frozenset(graph.gid for graph in starts) if made else frozenset()
 
 
 def _is_fresh(graph: Graph) -> bool:
@@ -147,7 +172,27 @@ def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
         return False
     if any(other.site.key == theirs.site.key for other in record.graphs.values() if other.kind is GraphKind.FORWARD):
         return False
-    return any(_is_related(record.graphs[gid], theirs) for gid in own)
+    call = _call_of(record, theirs)
+    return any(_is_related(record.graphs[gid], theirs) and not _is_again(record, record.graphs[gid], call) for gid in own)
+
+
+def _starts_anew(record: Record, event: Backward, other: Backward) -> bool:
+    """Whether all that another backward starts from, one more call of the same methods has worked out."""
+    starts = [_call_of(record, record.graphs[gid]) for gid in other.graphs if record.graphs[gid].kind not in MARK_KINDS]
+    mine = [record.graphs[gid] for gid in event.graphs]
+    return bool(starts) and all(any(_is_again(record, graph, call) for graph in mine) for call in starts)
+
+
+def _call_of(record: Record, graph: Graph) -> Graph:
+    """What a call that is not visible gave, of which the graph's value is all or a part."""
+    above = record.wholes(graph.gid)
+    return _call_of(record, record.graphs[above[0]]) if above else graph
+
+
+def _is_again(record: Record, graph: Graph, call: Graph) -> bool:
+    """Whether a method that gave something is called once more with what it is to work on: then it works that out anew."""
+    first = _call_of(record, graph)
+    return first.what == call.what and first.site.key != call.site.key and bool(call.parents)
 
 
 def _is_related(graph: Graph, theirs: Graph) -> bool:
@@ -202,7 +247,7 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
     """How a value that is attached to the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
-    solid, family = _made_and_family(record, own)
+    solid, family = _made_and_family(record, event, own)
     steps = _steps_in_turn(record, event)
     lone = len({step.name for step in steps}) == 1
     first = frozenset(g for g in solid if not record.ancestors(record.graphs[g].parents) & solid)
@@ -240,9 +285,9 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
 
 def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
     """The steps of optimizers behind a backward in each iteration of its loop. What is taken out of the loop, or used behind
-    the step of the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with
-    parameters that have changed since. A single step says less: it may be that of another part (a temperature, a discriminator)
-    than the one that is trained next."""
+    the step of the only optimizer or behind all steps, is then of no use for training: autograd refuses to go back through what
+    was computed with parameters that have changed since. A single step says less: it may be that of another part (a temperature,
+    a discriminator) than the one that is trained next."""
     return [
         other
         for other in record.events.values()
@@ -277,13 +322,13 @@ def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
     return [*hanging, frozenset(rest)] if rest else hanging
 
 
-def _is_within_reach(runs: Runs, record: Record, own: frozenset[int]) -> bool:
+def _is_within_reach(runs: Runs, record: Record, event: Backward, own: frozenset[int]) -> bool:
     """Whether a function that was called, and not followed, may back-propagate what it finds without being given it: in the variables of a
     function around it, in those of the module, or in an attribute. (What it is given is passed to code that is not visible.)"""
     refs = frozenset().union(*record.unfollowed.values()) if record.unfollowed else frozenset[FunctionRef]()
     if not refs:
         return False
-    _, family = _made_and_family(record, own)
+    _, family = _made_and_family(record, event, own)
     kept = any(isinstance(e, (Store, Accumulate)) and "." in e.place and e.graphs & family for e in record.events.values())
 
     def finds(ref: FunctionRef) -> bool:
@@ -305,10 +350,10 @@ def _names_of(record: Record, family: frozenset[int]) -> set[str]:
     }
 
 
-def _made_and_family(record: Record, own: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+def _made_and_family(record: Record, event: Backward, own: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
     """Of the graphs that a backward goes through, those that surely are some, and all that hang on what was made here. What a parameter
     brought in, the callers are asked of: it goes where it likes without this graph."""
-    solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
+    solid = frozenset(g for g in own if _is_solid(record.graphs[g])) | _started(record, event)
     made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
     return solid, frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
 
