@@ -9,6 +9,7 @@ theirs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -206,6 +207,14 @@ def _is_related(graph: Graph, theirs: Graph) -> bool:
     return graph.site.frame == theirs.site.frame and (first.startswith(second) or second.startswith(first))
 
 
+def _is_apart(record: Record, event: Backward, site: Site, graphs: Iterable[int]) -> bool:
+    """Whether a site is come to only in iterations in which the backward is not, with graphs that are of one iteration each."""
+    if not exclusive(event.site, site) and not _leaves_before(record, event.site, site):
+        return False
+    common = len(_common(event.site.loops, site.loops))
+    return all(len(record.graphs[gid].site.loops) >= common for gid in graphs)
+
+
 def _leaves_before(record: Record, first: Site, second: Site) -> bool:
     """Whether a branch that has the first site leaves its block before it comes to the second."""
     inside = second.loops == first.loops and _is_inside(record, second.frame, first.frame)
@@ -250,15 +259,18 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
     solid, family = _made_and_family(record, event, own)
     steps = _steps_in_turn(record, event)
     lone = len({step.name for step in steps}) == 1
-    first = frozenset(g for g in solid if not record.ancestors(record.graphs[g].parents) & solid)
+    first = _networks_of(record, (g for g in solid if not record.ancestors(record.graphs[g].parents) & solid))
 
     def is_spent(value: frozenset[int]) -> bool:
-        return bool(steps) and bool(first) and first <= record.ancestors(value)
+        return bool(steps) and bool(first) and first <= _networks_of(record, record.ancestors(value))
 
     kept = [
         other
         for other in record.events.values()
-        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other)
+        if isinstance(other, (Store, Accumulate))
+        and other.graphs & family
+        and _is_kept(other)
+        and not _is_apart(record, event, other.site, other.graphs & family)
     ]
     kept = [other for other in kept if not (_collects(other) and is_spent(other.graphs))]
     read = next((other.place for other in kept if _may_be_read_later(runs, record, other)), None)
@@ -269,10 +281,12 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
         for sink in record.sinks.get(gid, ()):
             if sink.kind is SinkKind.YIELDED:
                 return "a value of it is yielded"
-            if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
+            behind = sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site)
+            if behind and not _is_apart(record, event, sink.site, (gid,)):
                 passed.setdefault(sink.site, set()).add(gid)
     for site, given in passed.items():
-        later = len(site.loops) < len(event.site.loops) or (lone and any(precedes(record, s.site, site) for s in steps))
+        before = [precedes(record, step.site, site) for step in steps]
+        later = len(site.loops) < len(event.site.loops) or all(before) or (lone and any(before))
         if not later or not is_spent(frozenset(given)):
             how = next(s.how for gid in sorted(given) for s in record.sinks[gid] if s.site == site)
             return f"a value of it is passed to `{how}`, which is not visible"
@@ -281,6 +295,12 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
         if fate.trains or fate.escapes or fate.kept or fate.passed:
             return "a value of it is returned, and may be back-propagated by a caller"
     return NEEDLESS
+
+
+def _networks_of(record: Record, gids: Iterable[int]) -> set[object]:
+    """What runs to make some graphs: the same network with the same parameters, each time and in each branch that it is called."""
+    calls = [_call_of(record, record.graphs[gid]) for gid in gids]
+    return {(call.module, call.what) if call.module >= 0 else call.gid for call in calls}
 
 
 def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
