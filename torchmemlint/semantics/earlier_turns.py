@@ -19,6 +19,8 @@ from torchmemlint.torch_facts import TORCH
 
 MAX_SETTERS = 6
 """Methods that are run to see what they leave in an attribute; where there are more, anything may be there."""
+MAX_MEANT = 12
+"""Functions that a call may mean and that are run to see whether one gives a graph."""
 NOTHING_SEEN = frozenset[str]()
 NO_TENSOR = frozenset({Seen.CALLED, TORCH.names["forward"], *MODULE_EVIDENCE.difference(TORCH.methods)})
 """What is done with modules, data sets and optimizers, and never with tensors."""
@@ -72,11 +74,11 @@ def is_data(runs: Runs, record: Record, graph: Graph) -> bool:
 
 
 def _is_given_data(runs: Runs, record: Record, graph: Graph) -> bool:
-    if (
-        graph.kind is not GraphKind.OPAQUE
-        or graph.direct
-        or (may_be_network(graph.what) and _may_be_made_of_graphs(runs, graph))
-    ):
+    """Whether a call gave data; of a part, its own name says nothing (``settings.encoder_width``)."""
+    if graph.kind is not GraphKind.OPAQUE or graph.direct:
+        return False
+    call = record.call_of(graph)
+    if may_be_network(call.what) and _may_be_made_of_graphs(runs, record, call):
         return False
     return not any(_gives_a_graph(runs, ref) for ref in sorted(record.unfollowed.get(graph.site.key, ())))
 
@@ -95,16 +97,20 @@ def _is_object(record: Record, graph: Graph) -> bool:
 
 
 def is_of_network(runs: Runs, record: Record, graph: Graph) -> bool:
-    """Whether a method of what is treated as a network, or reads like one, gave something."""
-    receiver = graph.what.split("[")[0].rpartition(".")[0]
-    words = runs.world.evidence(record.frames[graph.site.frame].ref).get(receiver, NOTHING_SEEN)
-    return bool(receiver) and (looks_like_module(words) or may_be_network(receiver))
+    """Whether a method of what is treated as a network, or reads like one, gave something that may have a graph."""
+    call = record.call_of(graph)
+    receiver = call.what.rpartition(".")[0]
+    words = runs.world.evidence(record.frames[call.site.frame].ref).get(receiver, NOTHING_SEEN)
+    reads_so = bool(receiver) and (looks_like_module(words) or may_be_network(receiver))
+    return reads_so and _may_be_made_of_graphs(runs, record, call)
 
 
-def _may_be_made_of_graphs(runs: Runs, graph: Graph) -> bool:
-    """Whether one of the project's methods that a call may mean gives what a network gives, or none is known."""
-    meant = runs.world.methods_named(graph.what.split("[")[0].rpartition(".")[2])
-    known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_SETTERS else []
+def _may_be_made_of_graphs(runs: Runs, record: Record, call: Graph) -> bool:
+    """Whether one of the project's functions and methods that a call may mean gives what a network gives, or none is known."""
+    at = record.frames[call.site.frame].ref
+    found = runs.world.project.callees(at.path, at.qualname, call.what).refs
+    meant = sorted(found or runs.world.methods_named(call.what.rpartition(".")[2]))
+    known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_MEANT else []
     return not meant or len(known) < len(meant) or any(not records or _has_graph(records) for records in known)
 
 

@@ -85,7 +85,8 @@ def backwards(record: Record) -> list[Backward]:
 
 
 def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
-    above = record.ancestors(event.graphs, ends=lambda graph: is_no_tensor(runs, record, graph))
+    starts = _starts_of(record, event)
+    above = record.ancestors(starts, ends=lambda graph: is_no_tensor(runs, record, graph))
     own = frozenset(g for g in above if record.graphs[g].kind not in MARK_KINDS)
     data = _data_among(runs, record, event, own)
     own -= data
@@ -112,9 +113,18 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     gone = _escape_of(runs, record, event, own, depth)
     if gone or not runs.world.header(record.root).params:
         return gone
-    whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in event.graphs)
+    whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in starts)
     needless = _needless_for_callers(runs, record, event, whole, depth)
     return NEEDLESS if needless else "a caller may need the graph of what it gives"
+
+
+def _starts_of(record: Record, event: Backward) -> frozenset[int]:
+    """The graphs that a backward starts from: those that its value is surely attached to, and where nothing here made one of these (a
+    loss of fields that are not visible, times a weight that was given), those that it may be attached to."""
+    if any(record.graphs[gid].kind in MADE_KINDS for gid in record.ancestors(event.graphs)):
+        return event.graphs
+    made = any(record.graphs[gid].kind in MADE_KINDS for gid in record.ancestors(event.hints))
+    return event.graphs | event.hints if made else event.graphs
 
 
 def _data_among(runs: Runs, record: Record, event: Backward, own: frozenset[int]) -> frozenset[int]:
@@ -173,26 +183,20 @@ def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
         return False
     if any(other.site.key == theirs.site.key for other in record.graphs.values() if other.kind is GraphKind.FORWARD):
         return False
-    call = _call_of(record, theirs)
+    call = record.call_of(theirs)
     return any(_is_related(record.graphs[gid], theirs) and not _is_again(record, record.graphs[gid], call) for gid in own)
 
 
 def _starts_anew(record: Record, event: Backward, other: Backward) -> bool:
     """Whether all that another backward starts from, one more call of the same methods has worked out."""
-    starts = [_call_of(record, record.graphs[gid]) for gid in other.graphs if record.graphs[gid].kind not in MARK_KINDS]
+    starts = [record.call_of(record.graphs[gid]) for gid in other.graphs if record.graphs[gid].kind not in MARK_KINDS]
     mine = [record.graphs[gid] for gid in event.graphs]
     return bool(starts) and all(any(_is_again(record, graph, call) for graph in mine) for call in starts)
 
 
-def _call_of(record: Record, graph: Graph) -> Graph:
-    """What a call that is not visible gave, of which the graph's value is all or a part."""
-    above = record.wholes(graph.gid)
-    return _call_of(record, record.graphs[above[0]]) if above else graph
-
-
 def _is_again(record: Record, graph: Graph, call: Graph) -> bool:
     """Whether a method that gave something is called once more with what it is to work on: then it works that out anew."""
-    first = _call_of(record, graph)
+    first = record.call_of(graph)
     return first.what == call.what and first.site.key != call.site.key and bool(call.parents)
 
 
@@ -299,7 +303,7 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
 
 def _networks_of(record: Record, gids: Iterable[int]) -> set[object]:
     """What runs to make some graphs: the same network with the same parameters, each time and in each branch that it is called."""
-    calls = [_call_of(record, record.graphs[gid]) for gid in gids]
+    calls = [record.call_of(record.graphs[gid]) for gid in gids]
     return {(call.module, call.what) if call.module >= 0 else call.gid for call in calls}
 
 
