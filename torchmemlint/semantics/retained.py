@@ -317,7 +317,7 @@ def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
         for other in record.events.values()
         if event.site.loops
         and isinstance(other, CallEffect)
-        and other.effect is CallByName.OPTIMIZER_STEP
+        and other.effect in (CallByName.OPTIMIZER_STEP, CallByName.POSSIBLE_STEP)
         and other.site.loops == event.site.loops
         and precedes(record, event.site, other.site)
     ]
@@ -377,7 +377,7 @@ def _names_of(record: Record, family: frozenset[int]) -> set[str]:
 def _made_and_family(record: Record, event: Backward, own: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
     """Of the graphs that a backward goes through, those that surely are some, and all that hang on what was made here. What a parameter
     brought in, the callers are asked of: it goes where it likes without this graph."""
-    solid = frozenset(g for g in own if _is_solid(record.graphs[g])) | _started(record, event)
+    solid = frozenset(g for g in own if _is_solid(record.graphs[g])) or _started(record, event)
     made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
     return solid, frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
 
