@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -103,9 +104,9 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     if repeated is not None:
         return f"each iteration of the loop back-propagates through the graph of `{repeated}`, made before it"
     others = [other for other in backwards(record) if other is not event]
-    if any(_follows(record, event, other, own, data) for other in others):
+    if any(_follows(runs, record, event, other, own, data) for other in others):
         return "another backward that may follow shares a graph with it, or may"
-    rest = [other for other in others if not _starts_anew(record, event, other)]
+    rest = [other for other in others if not _starts_anew(runs, record, event, other)]
     if not any(_is_fresh(graph) for graph in made) and (rest or not made) and not brought:
         return "nothing shows which graph it goes through"
     if _is_within_reach(runs, record, event, own):
@@ -135,7 +136,9 @@ def _data_among(runs: Runs, record: Record, event: Backward, own: frozenset[int]
     if not made <= data:
         return data
     started = _started(record, event) or {g for g in made & event.graphs if is_of_network(runs, record, record.graphs[g])}
-    return frozenset(g for g in data - started if not is_of_network(runs, record, record.graphs[g])) if started else frozenset()
+    calls = {record.graphs[gid].site.key for gid in started}
+    rest = [record.graphs[gid] for gid in data if calls and record.graphs[gid].site.key not in calls]
+    return frozenset(graph.gid for graph in rest if not is_of_network(runs, record, graph))
 
 
 def _repeats(graph: Graph, event: Backward) -> bool:
@@ -160,23 +163,23 @@ def _is_fresh(graph: Graph) -> bool:
     return graph.kind in CERTAIN_KINDS or graph.direct or graph.module < 0
 
 
-def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int], data: frozenset[int]) -> bool:
+def _follows(runs: Runs, record: Record, event: Backward, other: Backward, own: frozenset[int], data: frozenset[int]) -> bool:
     """Whether another backward may run after this one and go through a graph of it. What is taken for data is none."""
     all_theirs = record.ancestors(other.graphs | other.hints)
     theirs = all_theirs - data
-    apart = exclusive(event.site, other.site) or _leaves_before(record, event.site, other.site)
+    apart = _excludes(record, event.site, other.site)
     same_turn = not apart and not precedes(record, other.site, event.site)
     if not all_theirs:
         return same_turn and not other.known  # of a value that nothing is known of
     fed = {g for g in own if record.graphs[g].kind is GraphKind.PARAM} - event.graphs  # the callers are asked of it
     shared = theirs & own - fed
     common = _common(event.site.loops, other.site.loops)
-    if same_turn and (shared or any(_may_share(record, record.graphs[g], own) for g in theirs)):
+    if same_turn and (shared or any(_may_share(runs, record, record.graphs[g], own) for g in theirs)):
         return True
     return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind is not GraphKind.PARAM)
 
 
-def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
+def _may_share(runs: Runs, record: Record, theirs: Graph, own: frozenset[int]) -> bool:
     """Whether a graph that a method of an unknown object gives may be part of one that is already there: that of the same object, or of
     what may be part of it. What the object itself gives when a module is called is new."""
     if theirs.kind is GraphKind.PARAM or _is_fresh(theirs):
@@ -184,20 +187,31 @@ def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
     if any(other.site.key == theirs.site.key for other in record.graphs.values() if other.kind is GraphKind.FORWARD):
         return False
     call = record.call_of(theirs)
-    return any(_is_related(record.graphs[gid], theirs) and not _is_again(record, record.graphs[gid], call) for gid in own)
+    return any(_is_related(record.graphs[gid], theirs) and not _is_again(runs, record, record.graphs[gid], call) for gid in own)
 
 
-def _starts_anew(record: Record, event: Backward, other: Backward) -> bool:
+def _starts_anew(runs: Runs, record: Record, event: Backward, other: Backward) -> bool:
     """Whether all that another backward starts from, one more call of the same methods has worked out."""
     starts = [record.call_of(record.graphs[gid]) for gid in other.graphs if record.graphs[gid].kind not in MARK_KINDS]
     mine = [record.graphs[gid] for gid in event.graphs]
-    return bool(starts) and all(any(_is_again(record, graph, call) for graph in mine) for call in starts)
+    return bool(starts) and all(any(_is_again(runs, record, graph, call) for graph in mine) for call in starts)
 
 
-def _is_again(record: Record, graph: Graph, call: Graph) -> bool:
-    """Whether a method that gave something is called once more with what it is to work on: then it works that out anew."""
+def _is_again(runs: Runs, record: Record, graph: Graph, call: Graph) -> bool:
+    """Whether a method that gave something is called once more with what it is to work on: then it works that out anew, if none of the
+    methods in sight that may be meant leaves something with a graph in its object."""
     first = record.call_of(graph)
-    return first.what == call.what and first.site.key != call.site.key and bool(call.parents)
+    if first.what != call.what or first.site.key == call.site.key or not call.parents:
+        return False
+    meant = runs.world.methods_named(call.what.rpartition(".")[2])
+    known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_CALLERS else []
+    return bool(known) and len(known) == len(meant) and not any(map(_leaves_a_graph, chain.from_iterable(known)))
+
+
+def _leaves_a_graph(record: Record) -> bool:
+    """Whether a run puts something that surely has a graph where it outlives the function."""
+    kept = [event for event in record.events.values() if isinstance(event, (Store, Accumulate)) and _is_kept(event)]
+    return any(record.graphs[gid].kind in CERTAIN_KINDS for event in kept for gid in record.ancestors(event.graphs))
 
 
 def _is_related(graph: Graph, theirs: Graph) -> bool:
@@ -211,12 +225,22 @@ def _is_related(graph: Graph, theirs: Graph) -> bool:
     return graph.site.frame == theirs.site.frame and (first.startswith(second) or second.startswith(first))
 
 
-def _is_apart(record: Record, event: Backward, site: Site, graphs: Iterable[int]) -> bool:
-    """Whether a site is come to only in iterations in which the backward is not, with graphs that are of one iteration each."""
-    if not exclusive(event.site, site) and not _leaves_before(record, event.site, site):
+def _is_apart(record: Record, event: Backward, site: Site, graphs: frozenset[int]) -> bool:
+    """Whether a site is come to only in iterations in which the backward is not, with graphs that the same iteration made: none made in
+    the backward's branch, or carried round the loop, and still there when the other branch runs."""
+    if not _excludes(record, event.site, site):
         return False
     common = len(_common(event.site.loops, site.loops))
-    return all(len(record.graphs[gid].site.loops) >= common for gid in graphs)
+    made = [record.graphs[gid] for gid in graphs]
+    return all(
+        graph.kind is not GraphKind.CARRIED and len(graph.site.loops) >= common and not _excludes(record, graph.site, site)
+        for graph in made
+    )
+
+
+def _excludes(record: Record, first: Site, second: Site) -> bool:
+    """Whether an iteration that comes to the first site does not come to the second."""
+    return exclusive(first, second) or _leaves_before(record, first, second)
 
 
 def _leaves_before(record: Record, first: Site, second: Site) -> bool:
@@ -274,19 +298,22 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
         if isinstance(other, (Store, Accumulate))
         and other.graphs & family
         and _is_kept(other)
-        and not _is_apart(record, event, other.site, other.graphs & family)
+        and not _is_apart(record, event, other.site, other.graphs)
     ]
     kept = [other for other in kept if not (_collects(other) and is_spent(other.graphs))]
     read = next((other.place for other in kept if _may_be_read_later(runs, record, other)), None)
     if read is not None:
         return f"`{read}` keeps a value of it, which may be read by what back-propagates"
     passed: dict[Site, set[int]] = {}
+    carried = {gid for gid, graph in record.graphs.items() if graph.kind is GraphKind.CARRIED}
+    late = {sink.site for gid in carried for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED}
     for gid in family:
         for sink in record.sinks.get(gid, ()):
             if sink.kind is SinkKind.YIELDED:
                 return "a value of it is yielded"
-            behind = sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site)
-            if behind and not _is_apart(record, event, sink.site, (gid,)):
+            if sink.kind is not SinkKind.PASSED or not precedes(record, event.site, sink.site):
+                continue
+            if sink.site in late or not _is_apart(record, event, sink.site, frozenset((gid,))):
                 passed.setdefault(sink.site, set()).add(gid)
     for site, given in passed.items():
         before = [precedes(record, step.site, site) for step in steps]
