@@ -10,8 +10,10 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
 
 LAMBDA = "<lambda>"
+BACK_PROPAGATES = TORCH.words["back-propagates"]
 
 
 def handed_out(world: World, ref: FunctionRef) -> frozenset[str]:
@@ -78,3 +80,20 @@ def held(value: ir.Expr) -> Iterator[str]:
     elif isinstance(value, ir.IfExp):
         yield from held(value.then)
         yield from held(value.orelse)
+
+
+def asks_only_its_arguments(function: ir.Function) -> bool:
+    """Whether a lambda calls nothing but methods of its own parameters, none of which back-propagates: no other value is in its reach."""
+    own = {param.name for param in function.params}
+    calls = [node for node in everything(function.body) if isinstance(node, ir.Call)]
+    return function.name == LAMBDA and all(
+        isinstance(call.func, ir.Attr) and call.func.name not in BACK_PROPAGATES and first_name(call.func) in own
+        for call in calls
+    )
+
+
+def first_name(expr: ir.Expr) -> str:
+    """The name from which a chain of attributes, calls and subscripts starts (``x.to(device)["rows"].float``); "" for another start."""
+    while isinstance(expr, (ir.Attr, ir.Subscript, ir.Call)):
+        expr = expr.func if isinstance(expr, ir.Call) else expr.value
+    return expr.id if isinstance(expr, ir.Name) else ""

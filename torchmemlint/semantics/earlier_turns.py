@@ -6,17 +6,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import Accumulate, Backward, Store
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, MARK_KINDS, Graph, GraphKind
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind
+from torchmemlint.semantics.kinds import MODULE_EVIDENCE, looks_like_module
 from torchmemlint.semantics.purpose import may_be_network
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
 
 MAX_SETTERS = 6
 """Methods that are run to see what they leave in an attribute; where there are more, anything may be there."""
+MAX_MEANT = 12
+"""Functions that a call may mean and that are run to see whether one gives a graph."""
 NOTHING_SEEN = frozenset[str]()
+NO_TENSOR = frozenset({Seen.CALLED, TORCH.names["forward"], *MODULE_EVIDENCE.difference(TORCH.methods)})
+"""What is done with modules, data sets and optimizers, and never with tensors."""
 
 
 def hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
@@ -59,18 +66,61 @@ def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:
 
 
 def is_data(runs: Runs, record: Record, graph: Graph) -> bool:
-    """Whether a graph that may exist is hardly one: a batch of what a loop runs over, or what something gives that is called by its
-    own name (``sampler.next()``, ``Resize(224)``) and reads like no network."""
+    """Whether a graph that may exist is hardly one: a batch of what a loop runs over, what something gives that is called by its
+    own name (``sampler.next()``, ``Resize(224)``) and reads like no network, or what is itself called, which no tensor is."""
     if graph.kind is GraphKind.PARAM:
         return any(info.text == graph.what for info in record.loops.values()) or _is_collected_input(record, graph)
-    if graph.kind is not GraphKind.OPAQUE or graph.direct or may_be_network(graph.what):
+    return is_no_tensor(runs, record, graph) or _is_given_data(runs, record, graph)
+
+
+def _is_given_data(runs: Runs, record: Record, graph: Graph) -> bool:
+    """Whether a call gave data; of a part, its own name says nothing (``settings.encoder_width``)."""
+    if graph.kind is not GraphKind.OPAQUE or graph.direct:
+        return False
+    call = record.call_of(graph)
+    if may_be_network(call.what) and _may_be_made_of_graphs(runs, record, call):
         return False
     return not any(_gives_a_graph(runs, ref) for ref in sorted(record.unfollowed.get(graph.site.key, ())))
 
 
+def is_no_tensor(runs: Runs, record: Record, graph: Graph) -> bool:
+    """Whether what a call that is not visible gave is called in its turn, or treated as a module, and was made of no graph that it could
+    keep."""
+    if not _is_object(record, graph):
+        return False
+    above = [record.graphs[gid] for gid in record.ancestors(graph.parents)]
+    return all(each.kind not in MADE_KINDS or _is_object(record, each) or _is_given_data(runs, record, each) for each in above)
+
+
+def _is_object(record: Record, graph: Graph) -> bool:
+    return graph.kind is GraphKind.OPAQUE and not NO_TENSOR.isdisjoint(record.evidence.get(graph.gid, ()))
+
+
+def is_of_network(runs: Runs, record: Record, graph: Graph) -> bool:
+    """Whether a method of what is treated as a network, or reads like one, gave something that may have a graph."""
+    call = record.call_of(graph)
+    receiver = call.what.rpartition(".")[0]
+    words = runs.world.evidence(record.frames[call.site.frame].ref).get(receiver, NOTHING_SEEN)
+    reads_so = bool(receiver) and (looks_like_module(words) or may_be_network(receiver))
+    return reads_so and _may_be_made_of_graphs(runs, record, call)
+
+
+def _may_be_made_of_graphs(runs: Runs, record: Record, call: Graph) -> bool:
+    """Whether one of the project's functions and methods that a call may mean gives what a network gives, or none is known."""
+    at = record.frames[call.site.frame].ref
+    found = runs.world.project.callees(at.path, at.qualname, call.what).refs
+    meant = sorted(found or runs.world.methods_named(call.what.rpartition(".")[2]))
+    known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_MEANT else []
+    return not meant or len(known) < len(meant) or any(not records or _has_graph(records) for records in known)
+
+
 def _gives_a_graph(runs: Runs, ref: FunctionRef) -> bool:
     """Whether a function of the project, run by itself, returns what a network gives."""
-    records = runs.records(ref) if runs.root_of(ref) == ref else []
+    return _has_graph(runs.records(ref)) if runs.root_of(ref) == ref else False
+
+
+def _has_graph(records: list[Record]) -> bool:
+    """Whether what a function returns or yields is surely attached, in one of its runs."""
     return any(_is_certain(each.graphs[gid]) for each in records for gid in each.ancestors(frozenset(each.returned)))
 
 

@@ -6,6 +6,7 @@ from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.lower import ir
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call, call_at
+from torchmemlint.semantics.closures import asks_only_its_arguments
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate, put
 from torchmemlint.semantics.event_words import Misuse, RecordFlag
@@ -72,8 +73,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         # A function that calls itself returns what its other branches do: here nothing is added to them.
         return not_followed(m, call, state)
     if depth >= MAX_DEPTH or m.is_tired():
-        record.unfollowed.setdefault(m.site(call.node).key, set()).add(closure.ref)
-        return call_opaque(m, text_of(call.func), call, state)
+        return call_too_deep(m, closure, closure.function, call, state)
     if is_plumbing(m, closure, atom.receiver, call, state):
         return handed_back(m, closure, atom.receiver, call) or not_followed(m, call, state)
     bound = bind(m, closure.function, call, atom.receiver, closure)
@@ -130,6 +130,13 @@ def runs_within(m: Machine, closure: Closure) -> int:
         within += m.frame_closure[chain].function is closure.function
         chain = m.record.frames[chain].parent
     return within
+
+
+def call_too_deep(m: Machine, closure: Closure, function: ir.Function, call: Call, state: State) -> Value:
+    """A function that is not run, because it is called too deep or the run is too long: what it is may matter later."""
+    if not asks_only_its_arguments(function):
+        m.record.unfollowed.setdefault(m.site(call.node).key, set()).add(closure.ref)
+    return call_opaque(m, text_of(call.func), call, state)
 
 
 def not_followed(m: Machine, call: Call, state: State) -> Value:

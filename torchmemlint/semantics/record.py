@@ -208,6 +208,11 @@ class Record:
         parents = [self.graphs[parent] for parent in graph.parents if graph.kind is GraphKind.OPAQUE]
         return [p.gid for p in parents if p.kind in UNSURE_KINDS and p.site == graph.site and graph.what.startswith(p.what)]
 
+    def call_of(self, graph: Graph) -> Graph:
+        """What a call that is not visible gave, of which the graph's value is all or a part."""
+        above = self.wholes(graph.gid)
+        return self.call_of(self.graphs[above[0]]) if above else graph
+
     def visits_trained_part(self, graph: Graph) -> bool:
         """Whether a loop takes every part of an opaque result in turn, of which one is back-propagated."""
         return graph.what.endswith(EACH_PART) and any(

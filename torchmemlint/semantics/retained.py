@@ -9,10 +9,20 @@ theirs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import chain
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.earlier_turns import comes_round, hangs_on_earlier_turn, hangs_on_itself, is_data, is_set_elsewhere
+from torchmemlint.semantics.earlier_turns import (
+    comes_round,
+    hangs_on_earlier_turn,
+    hangs_on_itself,
+    is_data,
+    is_no_tensor,
+    is_of_network,
+    is_set_elsewhere,
+)
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
@@ -76,12 +86,11 @@ def backwards(record: Record) -> list[Backward]:
 
 
 def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
-    own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if is_data(runs, record, record.graphs[g]))
-    if any(record.graphs[g].kind in MADE_KINDS and not _repeats(record.graphs[g], event) for g in own - data):
-        own -= data
-    else:
-        data = frozenset()  # nothing else is there for a backward to go through
+    starts = _starts_of(record, event)
+    above = record.ancestors(starts, ends=lambda graph: is_no_tensor(runs, record, graph))
+    own = frozenset(g for g in above if record.graphs[g].kind not in MARK_KINDS)
+    data = _data_among(runs, record, event, own)
+    own -= data
     if any(hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs) or any(
         comes_round(record, g, event) for g in record.ancestors(event.graphs | event.hints)
     ) or any(hangs_on_itself(runs, record, record.graphs[g], event) for g in own):  # fmt: skip
@@ -95,18 +104,41 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     if repeated is not None:
         return f"each iteration of the loop back-propagates through the graph of `{repeated}`, made before it"
     others = [other for other in backwards(record) if other is not event]
-    if any(_follows(record, event, other, own, data) for other in others):
+    if any(_follows(runs, record, event, other, own, data) for other in others):
         return "another backward that may follow shares a graph with it, or may"
-    if not any(_is_fresh(graph) for graph in made) and (others or not made) and not brought:
+    rest = [other for other in others if not _starts_anew(runs, record, event, other)]
+    if not any(_is_fresh(graph) for graph in made) and (rest or not made) and not brought:
         return "nothing shows which graph it goes through"
-    if _is_within_reach(runs, record, own):
+    if _is_within_reach(runs, record, event, own):
         return NOT_FOLLOWED
     gone = _escape_of(runs, record, event, own, depth)
     if gone or not runs.world.header(record.root).params:
         return gone
-    whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in event.graphs)
+    whole = bool(brought) and not any(record.graphs[gid].kind in MADE_KINDS for gid in starts)
     needless = _needless_for_callers(runs, record, event, whole, depth)
     return NEEDLESS if needless else "a caller may need the graph of what it gives"
+
+
+def _starts_of(record: Record, event: Backward) -> frozenset[int]:
+    """The graphs that a backward starts from: those that its value is surely attached to, and where nothing here made one of these (a
+    loss of fields that are not visible, times a weight that was given), those that it may be attached to."""
+    if any(record.graphs[gid].kind in MADE_KINDS for gid in record.ancestors(event.graphs)):
+        return event.graphs
+    made = any(record.graphs[gid].kind in MADE_KINDS for gid in record.ancestors(event.hints))
+    return event.graphs | event.hints if made else event.graphs
+
+
+def _data_among(runs: Runs, record: Record, event: Backward, own: frozenset[int]) -> frozenset[int]:
+    """What a backward would go through that is hardly a graph, where each iteration makes something else for it to go through: what a
+    network or an unknown object gave, or what it starts from."""
+    made = {g for g in own if record.graphs[g].kind in MADE_KINDS and not _repeats(record.graphs[g], event)}
+    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if is_data(runs, record, record.graphs[g]))
+    if not made <= data:
+        return data
+    started = _started(record, event) or {g for g in made & event.graphs if is_of_network(runs, record, record.graphs[g])}
+    calls = {record.graphs[gid].site.key for gid in started}
+    rest = [record.graphs[gid] for gid in data if calls and record.graphs[gid].site.key not in calls]
+    return frozenset(graph.gid for graph in rest if not is_of_network(runs, record, graph))
 
 
 def _repeats(graph: Graph, event: Backward) -> bool:
@@ -119,35 +151,67 @@ def _is_solid(graph: Graph) -> bool:
     return graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.direct)
 
 
+def _started(record: Record, event: Backward) -> frozenset[int]:
+    """What surely has a graph, whatever it is: that which a backward starts from, if this iteration made all of it."""
+    starts = [record.graphs[gid] for gid in event.graphs if record.graphs[gid].kind not in MARK_KINDS]
+    made = all(graph.kind in CALLED_KINDS and not _repeats(graph, event) for graph in starts)
+    return frozenset(graph.gid for graph in starts) if made else frozenset()
+
+
 def _is_fresh(graph: Graph) -> bool:
     """Whether a graph is surely this call's own: not what a method of an unknown object may share with another of its results."""
     return graph.kind in CERTAIN_KINDS or graph.direct or graph.module < 0
 
 
-def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int], data: frozenset[int]) -> bool:
+def _follows(runs: Runs, record: Record, event: Backward, other: Backward, own: frozenset[int], data: frozenset[int]) -> bool:
     """Whether another backward may run after this one and go through a graph of it. What is taken for data is none."""
     all_theirs = record.ancestors(other.graphs | other.hints)
     theirs = all_theirs - data
-    apart = exclusive(event.site, other.site) or _leaves_before(record, event.site, other.site)
+    apart = _excludes(record, event.site, other.site)
     same_turn = not apart and not precedes(record, other.site, event.site)
     if not all_theirs:
         return same_turn and not other.known  # of a value that nothing is known of
     fed = {g for g in own if record.graphs[g].kind is GraphKind.PARAM} - event.graphs  # the callers are asked of it
     shared = theirs & own - fed
     common = _common(event.site.loops, other.site.loops)
-    if same_turn and (shared or any(_may_share(record, record.graphs[g], own) for g in theirs)):
+    if same_turn and (shared or any(_may_share(runs, record, record.graphs[g], own) for g in theirs)):
         return True
     return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind is not GraphKind.PARAM)
 
 
-def _may_share(record: Record, theirs: Graph, own: frozenset[int]) -> bool:
+def _may_share(runs: Runs, record: Record, theirs: Graph, own: frozenset[int]) -> bool:
     """Whether a graph that a method of an unknown object gives may be part of one that is already there: that of the same object, or of
     what may be part of it. What the object itself gives when a module is called is new."""
     if theirs.kind is GraphKind.PARAM or _is_fresh(theirs):
         return False
     if any(other.site.key == theirs.site.key for other in record.graphs.values() if other.kind is GraphKind.FORWARD):
         return False
-    return any(_is_related(record.graphs[gid], theirs) for gid in own)
+    call = record.call_of(theirs)
+    return any(_is_related(record.graphs[gid], theirs) and not _is_again(runs, record, record.graphs[gid], call) for gid in own)
+
+
+def _starts_anew(runs: Runs, record: Record, event: Backward, other: Backward) -> bool:
+    """Whether all that another backward starts from, one more call of the same methods has worked out."""
+    starts = [record.call_of(record.graphs[gid]) for gid in other.graphs if record.graphs[gid].kind not in MARK_KINDS]
+    mine = [record.graphs[gid] for gid in event.graphs]
+    return bool(starts) and all(any(_is_again(runs, record, graph, call) for graph in mine) for call in starts)
+
+
+def _is_again(runs: Runs, record: Record, graph: Graph, call: Graph) -> bool:
+    """Whether a method that gave something is called once more with what it is to work on: then it works that out anew, if none of the
+    methods in sight that may be meant leaves something with a graph in its object."""
+    first = record.call_of(graph)
+    if first.what != call.what or first.site.key == call.site.key or not call.parents:
+        return False
+    meant = runs.world.methods_named(call.what.rpartition(".")[2])
+    known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_CALLERS else []
+    return bool(known) and len(known) == len(meant) and not any(map(_leaves_a_graph, chain.from_iterable(known)))
+
+
+def _leaves_a_graph(record: Record) -> bool:
+    """Whether a run puts something that surely has a graph where it outlives the function."""
+    kept = [event for event in record.events.values() if isinstance(event, (Store, Accumulate)) and _is_kept(event)]
+    return any(record.graphs[gid].kind in CERTAIN_KINDS for event in kept for gid in record.ancestors(event.graphs))
 
 
 def _is_related(graph: Graph, theirs: Graph) -> bool:
@@ -159,6 +223,24 @@ def _is_related(graph: Graph, theirs: Graph) -> bool:
     receiver = theirs.what.rpartition(".")[0]
     first, second = f"{graph.what}.", f"{receiver}."
     return graph.site.frame == theirs.site.frame and (first.startswith(second) or second.startswith(first))
+
+
+def _is_apart(record: Record, event: Backward, site: Site, graphs: frozenset[int]) -> bool:
+    """Whether a site is come to only in iterations in which the backward is not, with graphs that the same iteration made: none made in
+    the backward's branch, or carried round the loop, and still there when the other branch runs."""
+    if not _excludes(record, event.site, site):
+        return False
+    common = len(_common(event.site.loops, site.loops))
+    made = [record.graphs[gid] for gid in graphs]
+    return all(
+        graph.kind is not GraphKind.CARRIED and len(graph.site.loops) >= common and not _excludes(record, graph.site, site)
+        for graph in made
+    )
+
+
+def _excludes(record: Record, first: Site, second: Site) -> bool:
+    """Whether an iteration that comes to the first site does not come to the second."""
+    return exclusive(first, second) or _leaves_before(record, first, second)
 
 
 def _leaves_before(record: Record, first: Site, second: Site) -> bool:
@@ -202,32 +284,40 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
     """How a value that is attached to the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
-    solid, family = _made_and_family(record, own)
+    solid, family = _made_and_family(record, event, own)
     steps = _steps_in_turn(record, event)
     lone = len({step.name for step in steps}) == 1
-    first = frozenset(g for g in solid if not record.ancestors(record.graphs[g].parents) & solid)
+    first = _networks_of(record, (g for g in solid if not record.ancestors(record.graphs[g].parents) & solid))
 
     def is_spent(value: frozenset[int]) -> bool:
-        return bool(steps) and bool(first) and first <= record.ancestors(value)
+        return bool(steps) and bool(first) and first <= _networks_of(record, record.ancestors(value))
 
     kept = [
         other
         for other in record.events.values()
-        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other)
+        if isinstance(other, (Store, Accumulate))
+        and other.graphs & family
+        and _is_kept(other)
+        and not _is_apart(record, event, other.site, other.graphs)
     ]
     kept = [other for other in kept if not (_collects(other) and is_spent(other.graphs))]
     read = next((other.place for other in kept if _may_be_read_later(runs, record, other)), None)
     if read is not None:
         return f"`{read}` keeps a value of it, which may be read by what back-propagates"
     passed: dict[Site, set[int]] = {}
+    carried = {gid for gid, graph in record.graphs.items() if graph.kind is GraphKind.CARRIED}
+    late = {sink.site for gid in carried for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED}
     for gid in family:
         for sink in record.sinks.get(gid, ()):
             if sink.kind is SinkKind.YIELDED:
                 return "a value of it is yielded"
-            if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
+            if sink.kind is not SinkKind.PASSED or not precedes(record, event.site, sink.site):
+                continue
+            if sink.site in late or not _is_apart(record, event, sink.site, frozenset((gid,))):
                 passed.setdefault(sink.site, set()).add(gid)
     for site, given in passed.items():
-        later = len(site.loops) < len(event.site.loops) or (lone and any(precedes(record, s.site, site) for s in steps))
+        before = [precedes(record, step.site, site) for step in steps]
+        later = len(site.loops) < len(event.site.loops) or all(before) or (lone and any(before))
         if not later or not is_spent(frozenset(given)):
             how = next(s.how for gid in sorted(given) for s in record.sinks[gid] if s.site == site)
             return f"a value of it is passed to `{how}`, which is not visible"
@@ -238,17 +328,23 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
     return NEEDLESS
 
 
+def _networks_of(record: Record, gids: Iterable[int]) -> set[object]:
+    """What runs to make some graphs: the same network with the same parameters, each time and in each branch that it is called."""
+    calls = [record.call_of(record.graphs[gid]) for gid in gids]
+    return {(call.module, call.what) if call.module >= 0 else call.gid for call in calls}
+
+
 def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
     """The steps of optimizers behind a backward in each iteration of its loop. What is taken out of the loop, or used behind
-    the step of the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with
-    parameters that have changed since. A single step says less: it may be that of another part (a temperature, a discriminator)
-    than the one that is trained next."""
+    the step of the only optimizer or behind all steps, is then of no use for training: autograd refuses to go back through what
+    was computed with parameters that have changed since. A single step says less: it may be that of another part (a temperature,
+    a discriminator) than the one that is trained next."""
     return [
         other
         for other in record.events.values()
         if event.site.loops
         and isinstance(other, CallEffect)
-        and other.effect is CallByName.OPTIMIZER_STEP
+        and other.effect in (CallByName.OPTIMIZER_STEP, CallByName.POSSIBLE_STEP)
         and other.site.loops == event.site.loops
         and precedes(record, event.site, other.site)
     ]
@@ -277,13 +373,13 @@ def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
     return [*hanging, frozenset(rest)] if rest else hanging
 
 
-def _is_within_reach(runs: Runs, record: Record, own: frozenset[int]) -> bool:
+def _is_within_reach(runs: Runs, record: Record, event: Backward, own: frozenset[int]) -> bool:
     """Whether a function that was called, and not followed, may back-propagate what it finds without being given it: in the variables of a
     function around it, in those of the module, or in an attribute. (What it is given is passed to code that is not visible.)"""
     refs = frozenset().union(*record.unfollowed.values()) if record.unfollowed else frozenset[FunctionRef]()
     if not refs:
         return False
-    _, family = _made_and_family(record, own)
+    _, family = _made_and_family(record, event, own)
     kept = any(isinstance(e, (Store, Accumulate)) and "." in e.place and e.graphs & family for e in record.events.values())
 
     def finds(ref: FunctionRef) -> bool:
@@ -305,10 +401,10 @@ def _names_of(record: Record, family: frozenset[int]) -> set[str]:
     }
 
 
-def _made_and_family(record: Record, own: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+def _made_and_family(record: Record, event: Backward, own: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
     """Of the graphs that a backward goes through, those that surely are some, and all that hang on what was made here. What a parameter
     brought in, the callers are asked of: it goes where it likes without this graph."""
-    solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
+    solid = frozenset(g for g in own if _is_solid(record.graphs[g])) or _started(record, event)
     made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
     return solid, frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
 

@@ -88,6 +88,8 @@ class CallByName(StrEnum):
     """Effects of calls that the engine recognizes by the method's name or its receiver, and no row of the tables has."""
 
     OPTIMIZER_STEP = "optimizer-step"
+    POSSIBLE_STEP = "possible-step"
+    """``step()`` of what a call that is not visible made, and whose gradients are cleared somewhere."""
     RESTORE = "restore"
     """``load_state_dict``."""
     ZERO_GRAD = "zero-grad"

@@ -12,7 +12,7 @@ It does not report:
 - a call in a loop, if the graph was built before the loop (the rows of a Jacobian, several heads on one trunk);
 - a call in a loop, if the loss includes what another method left in an attribute with its graph;
 - a graph that includes state of an earlier step, which TML104 reports;
-- a loss from callers that are not visible, or a value passed to code that is not visible.
+- a loss from callers that are not visible, or a value passed to code that is not visible before the optimizers step.
 
 It does report a loss that leaves a loop, if an optimizer steps after its forward: autograd cannot go back through values
 that were computed with the old parameters.

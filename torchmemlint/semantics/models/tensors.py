@@ -7,13 +7,21 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import record_call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
-from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, hands_out_a_number, only_method
+from torchmemlint.semantics.models.unknown_objects import (
+    CLEARS,
+    PASS_THROUGH,
+    STEPS,
+    call_opaque,
+    hands_out_a_number,
+    only_method,
+)
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.options import option_of
 from torchmemlint.semantics.parts import part_of
@@ -45,7 +53,7 @@ from torchmemlint.semantics.values import (
     unknown,
 )
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 TO_HOST = TORCH.names["to-host"]
 TO_PLACE = TORCH.names["to-place"]
@@ -81,6 +89,8 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
         if held is not None:
             return held
     if not real:
+        if name == STEPS and CLEARS in m.evidence.get(receiver_text(call), ()):
+            record_call(m, CallByName.POSSIBLE_STEP, text_of(call.func), call)
         return method_of_opaque(m, atom, me, name, call, state)
     return arithmetic(m, [me, *call.all()], call.node, state)
 
