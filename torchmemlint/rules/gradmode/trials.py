@@ -44,20 +44,17 @@ def is_self_test(event: Graph, flow: Flow) -> bool:
     """Whether a file that defines networks tries one out when it is started, in its own statements or a function without parameters,
     and neither trains it nor gives it weights: nobody waits for what an untrained network predicts."""
     root, world = flow.record.root, flow.runs.world
-    if RecordFlag.BACKWARD in flow.record.flags or world.facts(root).names & GETS_WEIGHTS:
+    if root.qualname != MODULE and world.header(root).params:
         return False
-    if not any(world.is_module_class(ClassRef(root.path, facts.qualname)) for facts in world.project.module(root.path).classes):
+    if RecordFlag.BACKWARD in flow.record.flags or world.facts(root).names & GETS_WEIGHTS:
         return False
     if root.qualname == MODULE:
         calls = [call for call in world.facts(root).calls if call.callee == event.what]
-        return bool(calls) and all(any(IS_RUN in test for test in call.branch) for call in calls)
-    callers = world.project.callers(root)
-    return (
-        not world.header(root).params
-        and bool(callers.calls)
-        and not callers.escapes
-        and all(
-            caller.ref == FunctionRef(root.path, MODULE) and any(IS_RUN in test for test in caller.call.branch)
-            for caller in callers.calls
-        )
-    )
+    else:
+        callers = world.project.callers(root)
+        calls = [] if callers.escapes else [caller.call for caller in callers.calls]
+        if any(caller.ref != FunctionRef(root.path, MODULE) for caller in callers.calls):
+            return False
+    if not calls or not all(any(IS_RUN in test for test in call.branch) for call in calls):
+        return False
+    return any(world.is_module_class(ClassRef(root.path, facts.qualname)) for facts in world.project.module(root.path).classes)
