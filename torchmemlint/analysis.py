@@ -16,6 +16,7 @@ from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow
+from torchmemlint.rules.reach import is_of_another_framework
 from torchmemlint.rules.root_cause import one_per_cause
 from torchmemlint.semantics import purpose, root_choice
 from torchmemlint.semantics.runs import Runs
@@ -87,16 +88,6 @@ def training_names(project: Project, path: str) -> frozenset[str]:
         for facts in project.module(path).functions
         if facts.qualname != "<module>" and facts.names & TORCH.words["back-propagates"]
     )
-
-
-OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
-"""Top packages of frameworks with networks and gradients of their own."""
-
-
-def is_of_another_framework(project: Project, path: str) -> bool:
-    """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
-    packages = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
-    return bool(packages & OTHER_FRAMEWORKS) and not any("torch" in each or "lightning" in each for each in packages)
 
 
 def is_candidate(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 
 from torchmemlint import rules
-from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
+from torchmemlint.analysis import analyze_module, checks_for, make_runs, roots_of
 from torchmemlint.errors import UsageError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding
@@ -19,6 +19,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, Silent, short
+from torchmemlint.rules.reach import is_of_another_framework
 from torchmemlint.semantics.events import (
     Accumulate,
     Attention,

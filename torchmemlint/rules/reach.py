@@ -10,7 +10,7 @@ from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
-from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.tables import says_cuda
 from torchmemlint.index.views import is_program
 from torchmemlint.rules import doubts
@@ -24,6 +24,9 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
+AROUND_TORCH = TORCH.words["around-torch"]
+OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
+"""Top packages of frameworks with networks and gradients of their own."""
 HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
 FORWARDS = TORCH.words["forward"]
 COMMANDS = TORCH.words["makes-commands"]
@@ -37,6 +40,12 @@ CALLERS_UP = 2
 """How far the callers of a function are looked up that give it what it works on."""
 MAX_DEPTH = 3
 """How far callers are followed up."""
+
+
+def is_of_another_framework(project: Project, path: str) -> bool:
+    """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
+    packages = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
+    return bool(packages & OTHER_FRAMEWORKS) and not any(word in each for each in packages for word in AROUND_TORCH)
 
 
 def callers_of(ref: FunctionRef, world: World) -> list[FunctionRef]:

@@ -214,6 +214,8 @@ class Machine:
     framework."""
     mode_before: Mode | None = None
     """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
+    entered: dict[int, Mode] = field(default_factory=dict)
+    """Managers whose ``__enter__`` was called by hand → the grad mode before."""
     pending_kwargs: tuple[int, dict[str, Value], Value] | None = None
     """The object of ``**kwargs`` of the function that is about to run, what it is given by name, and what may be in it."""
 

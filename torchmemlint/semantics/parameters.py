@@ -50,7 +50,7 @@ def parametric(world: World, cls: ClassRef, exact: bool = False) -> frozenset[st
 def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str] | None:
     cls, exact = key
     project = world.project
-    forward = project.method(cls, TORCH.names["forward"])
+    forward = project.method(cls, TORCH.names["forward"]) or project.method(cls, "__call__")
     if forward is None or not world.facts(forward).names - {"NotImplementedError", "self"}:
         return None  # an abstract class
     if not exact and project.subclasses(cls):

@@ -260,7 +260,16 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
     own = [test for test in event.site.guards if test not in of_steps]
     tests = [test for test in own if not test.startswith("not ")]
     gates = event.gates if own else ()
+    if any(is_listed_turn(test, event, flow) for test in tests):
+        return True
     return any(is_rate(test) for test in [*tests, *gates]) or any(is_answer(test) for test in gates)
+
+
+def is_listed_turn(test: str, event: CallEffect, flow: Flow) -> bool:
+    """Whether a test lets only some iterations through, by their number: ``step in config.steps_to_grow``."""
+    number, inside, _ = test.strip("()").partition(" in ")
+    loops = (flow.record.loops.get(loop) for loop in event.site.loops)
+    return bool(inside) and any(info is not None and number in info.targets for info in loops)
 
 
 def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:

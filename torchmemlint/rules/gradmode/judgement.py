@@ -41,7 +41,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     takes_gradients,
 )
 from torchmemlint.rules.gradmode.wrappers import unseen_wrapper
-from torchmemlint.rules.reach import guarded, is_part_of_tests
+from torchmemlint.rules.reach import guarded, is_of_another_framework, is_part_of_tests
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.grad_guards import may_guard
@@ -223,6 +223,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
     record = flow.record
     if event.kind not in CALLED_KINDS:
         return Silent("no call created it")
+    if not flow.own(event.site) and is_of_another_framework(flow.runs.world.project, flow.frame(event.site).ref.path):
+        return Silent("it is a network of another framework")
     if event.frozen:
         return Silent("all parameters of the module are frozen and no argument has a graph")
     if event.frozen_when_run:

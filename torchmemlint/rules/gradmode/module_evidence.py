@@ -15,7 +15,7 @@ from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
-from torchmemlint.semantics.parameters import is_made_parametric, is_torch_function, parametric_attributes
+from torchmemlint.semantics.parameters import has_parameters, is_made_parametric, is_torch_function, parametric_attributes
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
@@ -177,7 +177,7 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
 
 def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     """As ``evidence_of``, by the class and by what the code does with it."""
-    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
+    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_bare_class(event, flow)):
         return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
@@ -208,6 +208,17 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_tensor and is_treated_as_module(receiver, name, flow):
         return ModuleEvidence.LIKELY
     return ModuleEvidence.WEAK
+
+
+def is_of_bare_class(event: Graph, flow: Flow) -> bool:
+    """Whether an attribute that the run did not follow holds, by all that its class assigns, a module of the project without parameters
+    (a measure of quality)."""
+    ref, world = flow.frame(event.site).ref, flow.runs.world
+    owner, name = world.header(ref).owner, event.what.removeprefix("self.")
+    if not owner or name == event.what or not name.isidentifier():
+        return False
+    cls = world.project.attribute_class(ClassRef(ref.path, owner), name)
+    return isinstance(cls, ClassRef) and bool(world.is_module_class(cls)) and not has_parameters(world, cls)
 
 
 def may_be_bare_loss(event: Graph, flow: Flow) -> bool:

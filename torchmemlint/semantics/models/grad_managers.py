@@ -40,3 +40,17 @@ def grad_manager(m: Machine, name: str, effect: Effect, call: Call, state: State
 
 def make_manager(m: Machine, mode: Mode, call: Call) -> Value:
     return frozenset((Obj(m.allocate(Kind.MANAGER, call.node, text_of(call.func), mode, tag=mode)),))
+
+
+def switch_by_hand(m: Machine, oid: int, name: str, state: State) -> Value:
+    """``manager.__enter__()`` switches grad mode for all that follows, until its ``__exit__``."""
+    mode = m.heap[oid].cls
+    if name == ENTERS and isinstance(mode, Mode) and mode is not Mode.NONE:
+        m.entered[oid] = state.mode
+        state.mode = mode
+    elif name == LEAVES:
+        state.mode = m.entered.pop(oid, state.mode)
+    return frozenset((Obj(oid),))
+
+
+ENTERS, LEAVES = "__enter__", "__exit__"

@@ -21,6 +21,7 @@ from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property, looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.containers import container_method
+from torchmemlint.semantics.models.grad_managers import switch_by_hand
 from torchmemlint.semantics.models.libraries import call_external
 from torchmemlint.semantics.models.modules import (
     DICT_METHODS,
@@ -142,6 +143,8 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
     info = m.heap[oid]
     if info.kind in CONTAINERS:
         return container_method(m, oid, name, call, state)
+    if info.kind is Kind.MANAGER:
+        return switch_by_hand(m, oid, name, state)
     held = state.vars.get((oid, name))
     if held is not None:
         return call_each(m, held, call, state)
