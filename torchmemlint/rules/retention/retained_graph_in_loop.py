@@ -77,8 +77,9 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
 from torchmemlint.rules.size import is_loss, small_cost, small_together
-from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind
+from torchmemlint.semantics.events import Backward, Store
+from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, GraphKind
+from torchmemlint.semantics.readers import OWN
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
@@ -115,6 +116,16 @@ def from_outside(event: Backward, flow: Flow) -> bool:
     graphs = [flow.record.graphs[gid] for gid in event.graphs | event.hints if gid in flow.record.graphs]
     given = any(graph.kind is GraphKind.PARAM for graph in graphs)
     return given and flow.record.mode is Mode.NO_CALLERS
+
+
+def held_in(event: Backward, flow: Flow) -> str:
+    """The attribute in which a function that returns after one step leaves what hangs on the graph (``self.outputs = net(x)``)."""
+    if event.site.loops or flow.record.root.qualname == MODULE:
+        return ""
+    above = flow.record.ancestors(event.graphs | event.hints)
+    made = {gid for gid in above if flow.record.graphs[gid].kind in MADE_KINDS}
+    stores = (each for each in flow.record.events.values() if isinstance(each, Store) and each.external and flow.own(each.site))
+    return next((store.place for store in stores if store.graphs & made and OWN.fullmatch(store.place)), "")
 
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:
@@ -157,6 +168,10 @@ def is_let_go_by_callers(event: Backward, flow: Flow) -> bool:
 def price(event: Backward, flow: Flow) -> tuple[Severity, str]:
     """How long the saved tensors stay, and how much that is."""
     small = small_together(event.graphs | event.hints, flow)
+    place = held_in(event, flow)
+    if place:
+        cost = f"`{short(place)}` holds the graph with its saved tensors until it is assigned again"
+        return Severity.NOTE if small else Severity.WARNING, small_cost(cost, small)
     if is_freed_at_return(event, flow):
         name = short(flow.record.root.qualname)
         cost = f"the saved tensors stay alive after the backward until `{name}` returns: no higher peak unless what follows needs more"
