@@ -33,7 +33,9 @@ def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
     read = {text.rpartition(".")[2] for text in facts.reads if text.rpartition(".")[0] in names}
     if not words <= OF_SCHEDULERS or not read <= OF_SCHEDULERS:
         return False
-    return is_made_of_optimizer(world, ref, names) or (STEPS in words and is_stepped_beside(evidence, names))
+    if is_made_of_optimizer(world, ref, names) or is_held_for_optimizer(world, ref, receiver):
+        return True
+    return STEPS in words and is_stepped_beside(evidence, names)
 
 
 def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
@@ -66,6 +68,27 @@ def is_made_of_optimizer(world: World, ref: FunctionRef, names: set[str]) -> boo
     makers = {text.removesuffix("()") for name, text in (*facts.bound, *facts.rebound) if name in names and text.endswith("()")}
     given = {arg.name for call in facts.calls if call.callee in makers for arg in call.args if arg.name}
     return any(is_optimizer(world, ref, name, evidence.get(name, frozenset())) for name in sorted(given))
+
+
+def is_held_for_optimizer(world: World, ref: FunctionRef, receiver: str) -> bool:
+    """Whether an attribute holds what a call made that got an optimizer by that name: ``get_scheduler(kind, optimizer=…)``."""
+    owner, project = world.facts(ref).owner, world.project
+    if not owner or not OWN.fullmatch(receiver):
+        return False
+    made = [
+        (FunctionRef(cls.path, fact.method), fact.value.removesuffix("()"))
+        for fact, cls in project.attr(ClassRef(ref.path, owner), receiver.removeprefix("self."))
+        if fact.method and fact.kind is AttrKind.CALL
+    ]
+    return any(
+        call.callee == callee and any(arg.keyword == OPTIMIZER for arg in call.args)
+        for maker, callee in made
+        for call in world.facts(maker).calls
+    )
+
+
+OPTIMIZER = TORCH.names["optimizer-argument"]
+"""What schedulers call the optimizer that they are given."""
 
 
 def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str]) -> bool:
