@@ -21,7 +21,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward, CallEffect
 from torchmemlint.semantics.graphs import Frame, Graph, Site
-from torchmemlint.semantics.legacy import is_dead
+from torchmemlint.semantics.legacy import why_dead
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.root_choice import family, mentions_devices
 from torchmemlint.semantics.runs import Runs, is_part
@@ -44,7 +44,6 @@ GRAPH_NODES = TORCH.words["graph-nodes"]
 UNUSED_FILE = "nothing in the project imports or runs this file"
 UNUSED_FUNCTION = "nothing in the project calls this function"
 IN_TESTS = "it is part of a unit test"
-WRITTEN_FOR = "written for torch before 0.5: `loss.data[0]` raises IndexError on any later one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class Flow:
             return UNUSED_FUNCTION
         if world.project.is_test(root):
             return IN_TESTS
-        return WRITTEN_FOR if is_dead(world, root) else ""
+        return why_dead(world, root)
 
     # --- where ------------------------------------------------------------------------------------------------------
 

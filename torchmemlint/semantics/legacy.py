@@ -1,8 +1,12 @@
-"""Code that raises on any torch of today: a number that is taken out of a loss by ``loss.data[0]``.
+"""Code that raises on any torch of today (https://pytorch.org/blog/pytorch-0_4_0-migration-guide/).
 
-Since torch 0.4 a loss has no dimension, and since 1.0 an index of it raises IndexError
-(https://pytorch.org/blog/pytorch-0_4_0-migration-guide/). Of another tensor ``x.data[0]`` is right: so what is indexed must be
-back-propagated in the same function, or come from a loss or a sum over everything.
+A number that is taken out of a loss by ``loss.data[0]``: since torch 0.4 a loss has no dimension, and since 1.0 an index of it raises
+IndexError. Of another tensor ``x.data[0]`` is right: so what is indexed must be back-propagated in the same function, or come from a
+loss or a sum over everything.
+
+A function that makes new variables of hidden states, and of what is no variable goes through the elements: since torch 0.4
+``type(h) == Variable`` holds for no tensor, and the last elements are tensors over which nobody can iterate (TypeError, measured with
+torch 2.13).
 """
 
 from __future__ import annotations
@@ -23,7 +27,52 @@ WHOLE_FUNCTIONS = frozenset(f"torch.{name}" for name in WHOLE)
 """The same, of a tensor alone."""
 
 
-def is_dead(world: World, ref: FunctionRef) -> bool:
+INDEXED = "written for torch before 0.5: `loss.data[0]` raises IndexError on any later one"
+REWRAPPED = (
+    "written for torch before 0.4: `type(h) == Variable` holds for no tensor of a later one, and `{name}` raises TypeError"
+)
+
+
+def why_dead(world: World, ref: FunctionRef) -> str:
+    """Why a function raises on any torch of today, in words; "" where nothing says so."""
+    rewrapping = world.memoize(rewrapped_by, world.outermost(ref))
+    if rewrapping:
+        return REWRAPPED.format(name=rewrapping)
+    return INDEXED if runs_into_index(world, ref) else ""
+
+
+def rewrapped_by(world: World, ref: FunctionRef) -> str:
+    """The function by which another one makes new variables of hidden states, whatever branch it takes; "" for none."""
+    for call in world.facts(ref).calls:
+        if not call.branch:
+            for callee in world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]:
+                if callee != ref and world.memoize(rewraps, callee):
+                    return call.callee
+    return ""
+
+
+def rewraps(world: World, ref: FunctionRef) -> bool:
+    """Whether a function asks for the exact type ``Variable`` of what it is given, and else calls itself with the elements."""
+    facts, own = world.facts(ref), ref.qualname.rpartition(".")[2]
+    if VARIABLE.rpartition(".")[2] not in facts.names or all(call.callee != own for call in facts.calls):
+        return False
+    found = world.function(ref)
+    given = {param.name for param in facts.params}
+    return found is not None and any(
+        isinstance(node, ir.Compare)
+        and node.ops[0] in ("==", "is")
+        and isinstance(node.left, ir.Call)
+        and dotted(node.left.func) == "type"
+        and {dotted(arg.value) for arg in node.left.args} <= given
+        and world.project.resolve(ref.path, dotted(node.comparators[0]), ref.qualname) == VARIABLE
+        for node in nodes_of(found[0].body)
+    )
+
+
+VARIABLE = TORCH.names["variable-class"]
+
+
+def runs_into_index(world: World, ref: FunctionRef) -> bool:
     """Whether a function, or another that one of its callers runs, takes a number out of a loss by an index."""
     if world.memoize(indexes_a_loss, world.outermost(ref)):
         return True
