@@ -85,7 +85,7 @@ def test_what_another_forward_keeps_and_one_graph_kept_in_turns_are_no_error_of_
     kept, by_rows = found(text, "TML201")
     assert (kept.severity.value, kept.message.partition("(")[0]) == ("error", "`smooth")
     assert [step.span.start.row for step in kept.flow] == [kept.span.start.row]
-    assert (by_rows.severity.value, by_rows.flow) == ("warning", ())
+    assert (by_rows.severity.value, by_rows.flow) == ("note", ())
 
 
 @pytest.mark.slow

@@ -254,6 +254,7 @@ NOT_NAMES_OF_TORCH = {
     "get": "of dicts, and so of containers that projects derive",
     "loss": "stands for every loss function",
     "module": "where DataParallel and its kin keep what they wrap",
+    "optimizer": "what schedulers call the optimizer that they are given",
     "preserve_rng_state": "read out of **kwargs",
     "product": "of products that are written out",
     "reduce_loss": "a helper around all_reduce",

@@ -139,8 +139,16 @@ def is_unused_file(linked: Linked, path: str) -> bool:
 
 
 def is_imported_file(linked: Linked, path: str) -> bool:
-    """Whether a module imports something by the name of the file at ``path``."""
-    return bool(linked.calls.tables.importers(_folder_and_name(path)[1]))
+    """Whether another module imports the module at ``path``, or something of it."""
+    for user in linked.calls.tables.importers(_folder_and_name(path)[1]):
+        if user == path:
+            continue
+        linked.note(keys.IMPORTS, user)
+        for _, target in linked.reader.whole(user).imports:
+            symbol = linked.names.imported(user, target)
+            if symbol is not None and not isinstance(symbol, Outside) and symbol.path == path:
+                return True
+    return False
 
 
 def _folder_and_name(path: str) -> tuple[str, str]:
