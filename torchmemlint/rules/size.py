@@ -17,7 +17,7 @@ from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, Gr
 from torchmemlint.semantics.optimized import DEEP_COPIES
 from torchmemlint.semantics.restored import keeps_optimizers
 from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.weights import weights_of
+from torchmemlint.semantics.weights import sizes_of, weights_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -65,7 +65,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
 
 def tiny_count(graph: Graph, flow: Flow) -> int:
     """The parameters of the network that a forward runs, where they are few and none of its layers goes over positions; else 0."""
-    weights = flow.runs.world.memoize(weights_of, (flow.frame(graph.site).ref, graph.what))
+    weights = weights_of(flow.runs.world, (flow.frame(graph.site).ref, graph.what))
     return 0 if weights is None or weights.count > TINY or weights.spatial else weights.count
 
 
@@ -83,7 +83,7 @@ def why_little(networks: Iterable[tuple[FunctionRef, str]], more: bool, flow: Fl
     optimizer."""
     world = flow.runs.world
     networks = [*networks]
-    found = [world.memoize(weights_of, network) for network in networks]
+    found = [weights_of(world, network) for network in networks]
     counts = [each.count for each in found if each is not None]
     if counts and len(counts) == len(found) and BYTES * sum(counts) * (3 if more else 1) < LARGE_BYTES:
         return f"small here: its networks have {in_words(sum(counts))} parameters"
@@ -203,7 +203,8 @@ def are_dense(graph: Graph, flow: Flow) -> bool:
     classes = classes_of(graph, flow)
     if classes and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes):
         return True
-    return flow.runs.world.memoize(is_made_of_dense, (flow.frame(graph.site).ref, graph.what))
+    world, asked = flow.runs.world, (flow.frame(graph.site).ref, graph.what)
+    return world.memoize(sizes_of, asked).visible and world.memoize(is_made_of_dense, asked)
 
 
 def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:

@@ -43,6 +43,8 @@ def why_dead(world: World, ref: FunctionRef) -> str:
 
 def rewrapped_by(world: World, ref: FunctionRef) -> str:
     """The function by which another one makes new variables of hidden states, whatever branch it takes; "" for none."""
+    if not world.project.says(VARIABLE.rpartition(".")[2]):
+        return ""
     for call in world.facts(ref).calls:
         if not call.branch:
             for callee in world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]:

@@ -27,13 +27,26 @@ class Weights:
     spatial: bool
 
 
-def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
-    """The weights of what a function calls by a name or attribute; None where they are not known."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The weights of what is called, None where they are not known; ``visible``: the code shows where it is made."""
+
+    weights: Weights | None
+    visible: bool
+
+
+def sizes_of(world: World, asked: tuple[FunctionRef, str]) -> Sizes:
+    """What is known of how large the network is that a function calls by a name or attribute."""
     counter = Counter(world)
     try:
-        return Weights(max(counter.counts_of(*asked)), counter.spatial)
+        return Sizes(Weights(max(counter.counts_of(*asked)), counter.spatial), True)
     except (*UNFOLLOWED, RecursionError):
-        return None
+        return Sizes(None, counter.steps > 0)
+
+
+def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
+    """The weights of what a function calls by a name or attribute; None where they are not known."""
+    return world.memoize(sizes_of, asked).weights
 
 
 class Counter(Constructor):

@@ -223,8 +223,6 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
     record = flow.record
     if event.kind not in CALLED_KINDS:
         return Silent("no call created it")
-    if not flow.own(event.site) and is_of_another_framework(flow.runs.world.project, flow.frame(event.site).ref.path):
-        return Silent("it is a network of another framework")
     if event.frozen:
         return Silent("all parameters of the module are frozen and no argument has a graph")
     if event.frozen_when_run:
@@ -258,6 +256,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("callers choose grad mode by a flag, and may disable it for this phase")
     if record.assumptions and is_asked_without_grad(flow):
         return Silent("the callers that ask for this phase disable grad mode")
+    if not flow.own(event.site) and is_of_another_framework(flow.runs.world.project, flow.frame(event.site).ref.path):
+        return Silent("it is a network of another framework")
     return None
 
 

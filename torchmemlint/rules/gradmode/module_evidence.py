@@ -169,6 +169,13 @@ class ModuleEvidence(IntEnum):
 def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
     found = shown_by_uses(event, flow)
+    if (
+        found is not ModuleEvidence.NONE
+        and event.kind is GraphKind.OPAQUE
+        and event.cls is None
+        and is_of_bare_class(event, flow)
+    ):
+        return ModuleEvidence.NONE
     if found > ModuleEvidence.LIKELY or not may_be_bare_loss(event, flow):
         return found
     above = (flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents))
@@ -177,7 +184,7 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
 
 def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     """As ``evidence_of``, by the class and by what the code does with it."""
-    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_bare_class(event, flow)):
+    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
         return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
