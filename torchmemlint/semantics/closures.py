@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.walk import everything
+from torchmemlint.semantics.walk import everything, names_inside
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -83,11 +83,17 @@ def held(value: ir.Expr) -> Iterator[str]:
 
 
 def asks_only_its_arguments(function: ir.Function) -> bool:
-    """Whether a lambda calls nothing but methods of its own parameters, none of which back-propagates: no other value is in its reach."""
+    """Whether a lambda calls nothing but methods of its own parameters, none of which back-propagates, and gives other values to the
+    methods of tensors alone: no graph is in its reach."""
     own = {param.name for param in function.params}
+    if function.name != LAMBDA or any(param.default is not None for param in function.params):
+        return False
     calls = [node for node in everything(function.body) if isinstance(node, ir.Call)]
-    return function.name == LAMBDA and all(
-        isinstance(call.func, ir.Attr) and call.func.name not in BACK_PROPAGATES and first_name(call.func) in own
+    return all(
+        isinstance(call.func, ir.Attr)
+        and call.func.name not in BACK_PROPAGATES
+        and first_name(call.func) in own
+        and (call.func.name in TORCH.methods or names_inside([arg.value for arg in call.args]) <= own)
         for call in calls
     )
 

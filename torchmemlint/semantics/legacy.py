@@ -59,6 +59,8 @@ def rewraps(world: World, ref: FunctionRef) -> bool:
     if VARIABLE.rpartition(".")[2] not in facts.names or all(call.callee != own for call in facts.calls):
         return False
     found = world.function(ref)
+    if facts.names & KNOWS_TENSORS or (found is not None and any(isinstance(node, ir.Try) for node in nodes_of(found[0].body))):
+        return False
     given = {param.name for param in facts.params}
     return found is not None and any(
         isinstance(node, ir.Compare)
@@ -72,6 +74,8 @@ def rewraps(world: World, ref: FunctionRef) -> bool:
 
 
 VARIABLE = TORCH.names["variable-class"]
+KNOWS_TENSORS = TORCH.words["knows-tensors"]
+"""Words of a function that has another way for tensors."""
 
 
 def runs_into_index(world: World, ref: FunctionRef) -> bool:

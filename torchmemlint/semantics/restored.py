@@ -75,6 +75,9 @@ def is_held_for_optimizer(world: World, ref: FunctionRef, receiver: str) -> bool
     owner, project = world.facts(ref).owner, world.project
     if not owner or not OWN.fullmatch(receiver):
         return False
+    called = {call.callee for facts in world.within(ref.path, owner) for call in facts.calls}
+    if f"{receiver}.{STEPS}" not in called:
+        return False
     made = [
         (FunctionRef(cls.path, fact.method), fact.value.removesuffix("()"))
         for fact, cls in project.attr(ClassRef(ref.path, owner), receiver.removeprefix("self."))

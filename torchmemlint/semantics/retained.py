@@ -209,9 +209,10 @@ def _is_again(runs: Runs, record: Record, graph: Graph, call: Graph) -> bool:
 
 
 def _leaves_a_graph(record: Record) -> bool:
-    """Whether a run puts something that surely has a graph where it outlives the function."""
+    """Whether a run puts something that may have a graph of a call where it outlives the function."""
     kept = [event for event in record.events.values() if isinstance(event, (Store, Accumulate)) and _is_kept(event)]
-    return any(record.graphs[gid].kind in CERTAIN_KINDS for event in kept for gid in record.ancestors(event.graphs))
+    above = (record.graphs[gid] for event in kept for gid in record.ancestors(event.graphs | event.hints))
+    return any(graph.kind in MADE_KINDS for graph in above)
 
 
 def _is_related(graph: Graph, theirs: Graph) -> bool:
@@ -231,6 +232,8 @@ def _is_apart(record: Record, event: Backward, site: Site, graphs: frozenset[int
     if not _excludes(record, event.site, site):
         return False
     common = len(_common(event.site.loops, site.loops))
+    if any(isinstance(each, (Store, Accumulate)) and each.graphs & (event.graphs | graphs) for each in record.events.values()):
+        return False  # a container may bring it into the other branch of a later iteration
     made = [record.graphs[gid] for gid in graphs]
     return all(
         graph.kind is not GraphKind.CARRIED and len(graph.site.loops) >= common and not _excludes(record, graph.site, site)

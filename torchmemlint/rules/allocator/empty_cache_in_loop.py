@@ -267,9 +267,14 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
 
 def is_listed_turn(test: str, event: CallEffect, flow: Flow) -> bool:
     """Whether a test lets only some iterations through, by their number: ``step in config.steps_to_grow``."""
-    number, inside, _ = test.strip("()").partition(" in ")
+    number, inside, listed = test.strip("()").partition(" in ")
     loops = (flow.record.loops.get(loop) for loop in event.site.loops)
-    return bool(inside) and any(info is not None and number in info.targets for info in loops)
+    counted = (info for info in loops if info is not None and COUNTS.search(info.text))
+    return bool(inside) and not COUNTS.search(listed) and any(number in info.targets for info in counted)
+
+
+COUNTS = re.compile(r"\b(\w*range|enumerate)\(")
+"""Loops, and what a number is looked for in, that count."""
 
 
 def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow, short
@@ -35,10 +37,21 @@ def writes_picture(event: CallEffect, flow: Flow) -> str:
     ref = flow.frame(event.site).ref
     world = flow.runs.world
     for call in calls_in(around[-1], event, flow):
+        if now_and_then(call):
+            continue
         callees = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
-        if is_writer(call) or any(is_writer(inner) for each in callees[:MAX_CALLEES] for inner in world.facts(each).calls):
+        inside = (inner for each in callees[:MAX_CALLEES] for inner in world.facts(each).calls if not now_and_then(inner))
+        if is_writer(call) or any(map(is_writer, inside)):
             return short(call.callee)
     return ""
+
+
+def now_and_then(call: CallFact) -> bool:
+    """Whether a test of a count or a size lets a call through: not in each iteration."""
+    return any(COMPARES.search(test) for test in call.branch)
+
+
+COMPARES = re.compile(r"[%<>]|==|\bfirst\b")
 
 
 def is_writer(call: CallFact) -> bool:

@@ -36,6 +36,7 @@ def is_made_up(world: World, ref: FunctionRef, arg: ArgFact) -> bool:
 
 GETS_WEIGHTS = TORCH.words["gets-weights"]
 """Words of code that gives a network the weights of a training, or an option that says which."""
+LOADS = frozenset(f"{name}()" for name in TORCH.words["loads-tensors"])
 IS_RUN = "__name__"
 """In the test under which a file's own statements run when it is started."""
 
@@ -46,8 +47,13 @@ def is_self_test(event: Graph, flow: Flow) -> bool:
     root, world = flow.record.root, flow.runs.world
     if root.qualname != MODULE and world.header(root).params:
         return False
-    if RecordFlag.BACKWARD in flow.record.flags or world.facts(root).names & GETS_WEIGHTS:
+    facts, own = world.facts(root), world.facts(FunctionRef(root.path, MODULE))
+    if RecordFlag.BACKWARD in flow.record.flags or (facts.names | own.names) & GETS_WEIGHTS:
         return False
+    if any(name == event.what and text in LOADS for name, text in (*facts.bound, *facts.rebound)):
+        return False
+    if any(arg.name == event.what for call in facts.calls for arg in call.args):
+        return False  # what gets the network may train it, or restore it
     if root.qualname == MODULE:
         calls = [call for call in world.facts(root).calls if call.callee == event.what]
     else:

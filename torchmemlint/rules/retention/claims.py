@@ -76,7 +76,7 @@ def claim(
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
             return Silent("its container lives for one step only")
-        if not outside and len(outlived) <= 1 and is_over_parts(flow, loop, graphs):
+        if not outside and len(outlived) <= 1 and is_over_networks(flow, loop, graphs):
             return Silent("each iteration trains another network")
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
@@ -102,6 +102,15 @@ def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Gra
     info = flow.record.loops.get(loop) if loop is not None else None
     forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS and not is_made_criterion(graph, flow)]
     return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
+
+
+def is_over_networks(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
+    """Whether the loop's own variable is the network that each iteration runs (``for critic in critics``)."""
+    info = flow.record.loops.get(loop) if loop is not None else None
+    if info is None or not is_over_parts(flow, loop, graphs):
+        return False
+    called = [g.what for g in graphs if g.kind in CALLED_KINDS and not is_made_criterion(g, flow)]
+    return all(what in info.targets for what in called)
 
 
 WORDS = re.compile(r"\w+")

@@ -68,6 +68,7 @@ A debugger, a hook or a subclass differentiates the same graph again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
@@ -125,7 +126,17 @@ def held_in(event: Backward, flow: Flow) -> str:
     above = flow.record.ancestors(event.graphs | event.hints)
     made = {gid for gid in above if flow.record.graphs[gid].kind in MADE_KINDS}
     stores = (each for each in flow.record.events.values() if isinstance(each, Store) and each.external and flow.own(each.site))
-    return next((store.place for store in stores if store.graphs & made and OWN.fullmatch(store.place)), "")
+    places = [store.place for store in stores if store.graphs & made and OWN.fullmatch(store.place)]
+    return next((place for place in places if not is_let_go(place, flow)), "")
+
+
+def is_let_go(place: str, flow: Flow) -> bool:
+    """Whether the function assigns an attribute again, or deletes it."""
+    world, root = flow.runs.world, flow.record.root
+    let_go = re.compile(rf"\bdel\b.*{re.escape(place)}\b|{re.escape(place)}\s*=[^=]")
+    return sum(bool(let_go.search(line)) for line in world.lines_of(root)) > 1 or any(
+        line.strip().startswith("del ") and place in line for line in world.lines_of(root)
+    )
 
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:

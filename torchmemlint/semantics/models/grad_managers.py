@@ -49,7 +49,7 @@ def switch_by_hand(m: Machine, oid: int, name: str, state: State) -> Value:
         m.entered[oid] = state.mode
         state.mode = mode
     elif name == LEAVES:
-        state.mode = m.entered.pop(oid, state.mode)
+        state.mode = m.entered.get(oid, state.mode)
     return frozenset((Obj(oid),))
 
 
