@@ -247,6 +247,7 @@ def test_every_method_and_attribute_exists() -> None:
 NOT_NAMES_OF_TORCH = {
     "_orig_mod": "where what torch.compile gives keeps the module, which only a compiled one has",
     "axis": "what torch takes for dim as well, as numpy does",
+    "DataLoader": "of torch.utils.data, by its last name",
     "DDP": "what everyone calls DistributedDataParallel",
     "FSDP": "what everyone calls FullyShardedDataParallel",
     "copy": "of dicts, and so of containers that projects derive",
