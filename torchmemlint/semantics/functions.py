@@ -73,7 +73,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         # A function that calls itself returns what its other branches do: here nothing is added to them.
         return not_followed(m, call, state)
     if depth >= MAX_DEPTH or m.is_tired():
-        return call_too_deep(m, closure, closure.function, call, state)
+        return call_too_deep(m, closure, call, state)
     if is_plumbing(m, closure, atom.receiver, call, state):
         return handed_back(m, closure, atom.receiver, call) or not_followed(m, call, state)
     bound = bind(m, closure.function, call, atom.receiver, closure)
@@ -132,9 +132,9 @@ def runs_within(m: Machine, closure: Closure) -> int:
     return within
 
 
-def call_too_deep(m: Machine, closure: Closure, function: ir.Function, call: Call, state: State) -> Value:
+def call_too_deep(m: Machine, closure: Closure, call: Call, state: State) -> Value:
     """A function that is not run, because it is called too deep or the run is too long: what it is may matter later."""
-    if not asks_only_its_arguments(function):
+    if not asks_only_its_arguments(closure.function):
         m.record.unfollowed.setdefault(m.site(call.node).key, set()).add(closure.ref)
     return call_opaque(m, text_of(call.func), call, state)
 

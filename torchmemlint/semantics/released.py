@@ -13,7 +13,7 @@ from itertools import islice
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.syntax import does_training, target_names
-from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.walk import names_inside, nodes_of
 from torchmemlint.semantics.world import World
 
@@ -111,6 +111,18 @@ def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict
                 if isinstance(part, ir.Call):
                     calls.setdefault(part.node, place)
     return statements, calls
+
+
+def is_rebound(world: World, ref: FunctionRef, attribute: str) -> bool:
+    """Whether a function assigns an attribute (``self.outputs``) more than once, or deletes it."""
+    statements = [one.statement for one in text_of_function(world, ref)[0]]
+    bound = [
+        target for one in statements if isinstance(one, ir.Assign) for target in one.targets if dotted(target) == attribute
+    ]
+    deleted = [
+        target for one in statements if isinstance(one, ir.Delete) for target in one.targets if dotted(target) == attribute
+    ]
+    return len(bound) > 1 or bool(deleted)
 
 
 def lets_go(statement: ir.Stmt, name: str) -> bool:

@@ -70,12 +70,8 @@ def generates(event: CallEffect, flow: Flow) -> str:
         return ""
     if any(is_training(e) and e.site.loops == around for e in record.events.values()):
         return ""
-    span = flow.span(event.site, around[-1][1])
-    facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True):
-        if span.start.row < row <= span.end.row and runs_many(call, flow.frame(event.site).ref, flow):
-            return short(call.callee)
-    return ""
+    ref = flow.frame(event.site).ref
+    return next((short(call.callee) for call in calls_in(around[-1], event, flow) if runs_many(call, ref, flow)), "")
 
 
 def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:

@@ -18,7 +18,7 @@ from torchmemlint.semantics.state import Kind, Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import CallByName, ClassKind
+from torchmemlint.torch_facts.words import CallByName
 
 VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
@@ -100,27 +100,18 @@ def claim(
 def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
     """Whether each iteration of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
     info = flow.record.loops.get(loop) if loop is not None else None
-    forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS and not is_made_criterion(graph, flow)]
+    forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS]
     return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
 
 
 def is_over_networks(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
     """Whether the loop's own variable is the network that each iteration runs (``for critic in critics``)."""
     info = flow.record.loops.get(loop) if loop is not None else None
-    if info is None or not is_over_parts(flow, loop, graphs):
-        return False
-    called = [g.what for g in graphs if g.kind in CALLED_KINDS and not is_made_criterion(g, flow)]
-    return all(what in info.targets for what in called)
+    called = {graph.what for graph in graphs if graph.kind in CALLED_KINDS}
+    return info is not None and bool(called) and called <= info.targets
 
 
 WORDS = re.compile(r"\w+")
-
-
-def is_made_criterion(graph: Graph, flow: Flow) -> bool:
-    """Whether a criterion of torch is made and called in one expression (``nn.MSELoss()(found, wanted)``)."""
-    ref = flow.frame(graph.site).ref
-    made = flow.runs.world.project.resolve(ref.path, graph.what.removesuffix("()"), ref.qualname)
-    return made is not None and TORCH.class_kind(made) is ClassKind.LOSS
 
 
 def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Silent:

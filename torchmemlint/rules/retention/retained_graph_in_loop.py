@@ -68,7 +68,6 @@ A debugger, a hook or a subclass differentiates the same graph again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
@@ -81,6 +80,7 @@ from torchmemlint.rules.size import is_loss, small_cost, small_together
 from torchmemlint.semantics.events import Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, GraphKind
 from torchmemlint.semantics.readers import OWN
+from torchmemlint.semantics.released import is_rebound
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
@@ -127,16 +127,7 @@ def held_in(event: Backward, flow: Flow) -> str:
     made = {gid for gid in above if flow.record.graphs[gid].kind in MADE_KINDS}
     stores = (each for each in flow.record.events.values() if isinstance(each, Store) and each.external and flow.own(each.site))
     places = [store.place for store in stores if store.graphs & made and OWN.fullmatch(store.place)]
-    return next((place for place in places if not is_let_go(place, flow)), "")
-
-
-def is_let_go(place: str, flow: Flow) -> bool:
-    """Whether the function assigns an attribute again, or deletes it."""
-    world, root = flow.runs.world, flow.record.root
-    let_go = re.compile(rf"\bdel\b.*{re.escape(place)}\b|{re.escape(place)}\s*=[^=]")
-    return sum(bool(let_go.search(line)) for line in world.lines_of(root)) > 1 or any(
-        line.strip().startswith("del ") and place in line for line in world.lines_of(root)
-    )
+    return next((place for place in places if not is_rebound(flow.runs.world, flow.record.root, place)), "")
 
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:
