@@ -51,6 +51,13 @@ def literal(node: ast.expr) -> str:
     return ""
 
 
+def list_text(node: ast.List) -> str:
+    """Text of a list of names, attributes and calls without their arguments: ``[image, net.head()]``; "" where anything else is in
+    it."""
+    texts = [dotted(element) for element in node.elts]
+    return f"[{', '.join(texts)}]" if all(texts) else ""
+
+
 def test_text(node: ast.expr) -> str:
     """Text of a test that is a name, attribute or call without arguments, ``not`` of one, or one compared with a literal."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

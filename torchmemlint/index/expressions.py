@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.dotted import ELLIPSIS, dotted, literal, name_pattern, test_text
+from torchmemlint.index.dotted import ELLIPSIS, dotted, list_text, literal, name_pattern, test_text
 from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.walk import MAX_DEPTH, Walk
@@ -164,6 +164,8 @@ def argument_fact(walk: Walk, keyword: str, node: ast.expr, depth: int) -> ArgFa
             kind = type(node)
             if kind is ast.UnaryOp or kind is ast.Compare:
                 test = test_text(node)
+            elif kind is ast.List:
+                test = list_text(node)  # type: ignore[arg-type]
             elif kind is ast.Lambda and not _runs_anything(node):  # type: ignore[arg-type]
                 const = FORMULA
     key = (keyword, name, const, test)

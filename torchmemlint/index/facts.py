@@ -28,8 +28,8 @@ class ArgFact(NamedTuple):
     it ("..." for a lambda that only computes), or neither.
 
     ``keyword`` is "" for positional arguments, "*" and "**" for starred ones. ``test`` is the text of an argument that is
-    ``not`` of a name, or a comparison with a literal (``phase == 'train'``), as in ``CallFact.branch``; of a name that is put together
-    for ``getattr`` it is the name with ``*`` for what is not known.
+    ``not`` of a name, or a comparison with a literal (``phase == 'train'``), as in ``CallFact.branch``, or a list of names (``[image]``);
+    of a name that is put together for ``getattr`` it is the name with ``*`` for what is not known.
     """
 
     keyword: str

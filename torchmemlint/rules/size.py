@@ -37,6 +37,7 @@ LARGE_BYTES = 75_000_000
 """Bytes from which on a copy of a network's weights is worth a change: what readers of some 200 findings took for it."""
 SIZE_UNKNOWN = "the code does not show that the networks are large"
 ON_HOST = "it runs on the host, where nothing is moved to a device"
+ONE_STEP = "the batch is one step of an environment"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
 
@@ -57,7 +58,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
         return f"the network has {in_words(sum(counts))} parameters, and no layer goes over positions"
     acting = RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow)
     if acting or is_given_an_observation(graph, flow):
-        return "the batch is one step of an environment"
+        return ONE_STEP
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""

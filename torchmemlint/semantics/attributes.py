@@ -15,7 +15,7 @@ from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
 from torchmemlint.semantics.parameters import HOLDERS, made_bounded, made_constant, makes_bare, parametric_attributes
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
-from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, State
+from torchmemlint.semantics.state import ELEMENTS, TRAINING, UNNAMED, Kind, State
 from torchmemlint.semantics.stores import makes_recorder
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -75,6 +75,8 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
             if name == TORCH.names["matrix-transpose"] and m.heap[atom.oid].kind is Kind.THING:  # only tensors have it
                 return tensor_attribute(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
             return object_attribute(m, atom.oid, name, expr, state)
+        case Tensor() | Unknown() if name == "__class__":
+            return UNKNOWN
         case Tensor():
             return tensor_attribute(m, atom, name, expr, state)
         case Cls():
@@ -135,6 +137,10 @@ def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, stat
     ):
         m.set_attribute(oid, name, value, state)  # what is put into it leaves with the instance
     given = state.vars.get((oid, ELEMENTS), EMPTY) if info.kind is Kind.INSTANCE else EMPTY
+    if (oid, UNNAMED) in state.vars:
+        given = join(
+            given, unknown(m.whole(state.vars[oid, UNNAMED], state)[0])
+        )  # under which name each of it stands is not known
     if given and not any(type(a) in (Func, Plain, Const) for a in value):
         value = join(value, given)
     if info.kind in (Kind.MODULE, Kind.SELF, Kind.INSTANCE):

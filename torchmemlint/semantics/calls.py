@@ -23,7 +23,7 @@ from torchmemlint.semantics.models.objects import call_object, call_object_metho
 from torchmemlint.semantics.models.tensors import known_as_module
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.names import function_value, named
-from torchmemlint.semantics.state import KEYS, Kind, State
+from torchmemlint.semantics.state import KEYS, UNNAMED, Kind, ObjInfo, State
 from torchmemlint.semantics.syntax import first_parameter
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -47,8 +47,10 @@ from torchmemlint.semantics.values import (
     hints_of,
     is_none,
     join,
+    join_all,
     sorted_atoms,
 )
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 FORWARD = TORCH.words["forward"]
@@ -172,7 +174,34 @@ def special_form(m: Machine, expr: ir.Call, state: State) -> Value | None:
             value = evaluate(m, expr.args[2].value, state)
             assign(m, ir.Attr(expr.node, expr.args[0].value, target.value), value, state, expr.node, expr.args[2].value)
             return NONE
-    return None
+    return unnamed_attribute(m, expr, func.id, state)
+
+
+def unnamed_attribute(m: Machine, expr: ir.Call, function: str, state: State) -> Value | None:
+    """``setattr(self, key, [])`` and ``getattr(self, key).append(x)`` with a name that the code does not show, of an object that the run
+    makes: one list stands for all that its class sets so."""
+    if (function, len(expr.args)) not in (("getattr", 2), ("setattr", 3)):
+        return None
+    objects = [
+        atom.oid
+        for atom in evaluate(m, expr.args[0].value, state)
+        if type(atom) is Obj and not m.heap[atom.oid].external and sets_unnamed(m.world, m.heap[atom.oid])
+    ]
+    if not objects:
+        return None
+    value = evaluate(m, expr.args[2].value, state) if function == "setattr" else EMPTY
+    for oid in objects:
+        held = frozenset((Obj(m.first_held(Kind.LIST, m.heap[oid].name, m.heap[oid], (oid, UNNAMED))),))
+        m.set_attribute(oid, UNNAMED, join_all([state.vars.get((oid, UNNAMED), EMPTY), held, value]), state)
+    return NONE if function == "setattr" else join_all([state.vars[oid, UNNAMED] for oid in objects])
+
+
+def sets_unnamed(world: World, info: ObjInfo) -> bool:
+    """Whether a plain object's class sets attributes by names that it computes."""
+    if info.kind is not Kind.INSTANCE or not isinstance(info.cls, ClassRef):
+        return False
+    bases = [base for base in world.project.mro(info.cls) if isinstance(base, ClassRef)]
+    return any("setattr" in facts.names for base in bases for facts in world.within(base.path, base.qualname))
 
 
 def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:

@@ -52,6 +52,8 @@ class RecordFlag(StrEnum):
     TORCH = "torch"
     """torch is imported."""
     TRAIN = "train()"
+    UNMARKED_INPUT_GRAD = "unmarked-input-grad"
+    """What ``INPUT_GRAD`` says is so of something that the run does not follow (see ``GraphKind.WANTED``)."""
     WEIGHTS_KEPT = "weights-kept"
     """The weights of attention are kept, or given away."""
 

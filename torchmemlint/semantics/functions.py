@@ -48,7 +48,7 @@ MAX_DEPTH = 5
 MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
 
-OF_INPUTS = frozenset({RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD})
+OF_INPUTS = frozenset({RecordFlag.INPUT_GRAD, RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD})
 """Flags of a run that say of some input, whichever, that its gradient is taken."""
 CALL = 100
 """Steps that are counted for a call of a visible function, beside its statements."""

@@ -35,13 +35,31 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
         if type(atom) is Obj and kind in (Kind.PARAMS, Kind.MODULE):
             owner = m.owner_of_params.get(atom.oid, atom.oid)
             m.set_frozen(owner, known is False, state)
-        elif known is not False:
-            m.record.flags.add(RecordFlag.INPUT_GRAD)
+        elif known is not False and not (isinstance(target.value, ir.Name) and type(atom) is Tensor):
+            m.record.flags |= INPUT_GRAD
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
         # Only a leaf may be set so: whatever made the tensor gave it no history.
-        state.vars[place_of(m, target.value.id)] = frozenset(
-            Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
-        )
+        leaf = frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners)
+        if known is not False:
+            leaf = want(m, leaf, node)
+        state.vars[place_of(m, target.value.id)] = leaf
+
+
+INPUT_GRAD = frozenset({RecordFlag.INPUT_GRAD, RecordFlag.UNMARKED_INPUT_GRAD})
+"""What a run is told of an input that requires grad and that it does not mark."""
+
+
+def want(m: Machine, value: Value, node: int, state: State | None = None, holder: ir.Expr | None = None) -> Value:
+    """Tensors that are made to require grad and are no parameters, marked as such, and so is what is made of them. With a ``state``,
+    it is the ``holder`` of the tensor that is changed."""
+    m.record.flags.add(RecordFlag.INPUT_GRAD)
+    mark = frozenset((m.graph(GraphKind.WANTED, node, "", key="wanted"),))
+    marked = frozenset(a._replace(graphs=a.graphs | mark) if type(a) is Tensor else a for a in value)
+    if marked == value or isinstance(holder, ir.Attr | ir.Subscript):
+        m.record.flags.add(RecordFlag.UNMARKED_INPUT_GRAD)
+    elif state is not None and isinstance(holder, ir.Name):
+        state.vars[place_of(m, holder.id)] = marked
+    return marked
 
 
 def overwrite_method(m: Machine, target: ir.Attr, owners: Value, value: Value, state: State, node: int) -> None:

@@ -32,6 +32,8 @@ class GraphKind(StrEnum):
     """What a project function returned to this call."""
     SPENT = "spent"
     """A backward ran through a graph that the value is attached to, while some name held the value."""
+    WANTED = "wanted"
+    """The value is made of a tensor that is no parameter and requires grad: an image that is optimized."""
 
 
 # Sets by name, also because reading a member of an enum takes four times as long as reading a name, up to Python 3.11.
@@ -44,7 +46,9 @@ CALLED_KINDS = frozenset({GraphKind.FORWARD, GraphKind.OPAQUE})
 MADE_KINDS = CERTAIN_KINDS | CALLED_KINDS
 """Visible code made it: no parameter brought it in."""
 GRAPH_KINDS = CERTAIN_KINDS | UNSURE_KINDS
-MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
+MARK_KINDS = frozenset(
+    {GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT, GraphKind.WANTED}
+)
 ANY_PART = "[…]"
 """Stands for the key of a part that is not known: what is put into a container need not be the part that was restored."""
 EACH_PART = "[each]"

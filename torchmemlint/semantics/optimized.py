@@ -7,10 +7,10 @@ import re
 from itertools import islice
 
 from torchmemlint.index.arguments import argument_for
-from torchmemlint.index.facts import CallFact, FunctionFacts
+from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind
-from torchmemlint.semantics.parameters import STORED_FLAGS, parametric_attributes
+from torchmemlint.semantics.parameters import STORED_FLAGS, is_library_network, is_torch_function, parametric_attributes
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -239,11 +239,26 @@ def _networks_held(world: World, makers: list[FunctionRef]) -> set[str]:
             first = call.args[0] if call.args else None
             if first is None:
                 return set()
+            if listed := _listed(first):
+                if not all(map(_is_tensor, listed)):
+                    return set()
+                held |= {name.partition(".")[0] for name in listed}
+                continue
             plain = bool(first.name) and _asks_for_parameters(first.name)
             if not plain and ((first.name and not _is_group(world, maker, first.name)) or not asked):
                 return set()
             held |= {callee.rpartition(".")[0] for callee in ([first.name] if plain else asked)}
     return held
+
+
+def _listed(arg: ArgFact) -> list[str]:
+    """What an argument that is a list of names holds; empty for any other."""
+    return arg.test[1:-1].split(", ") if arg.test.startswith("[") and arg.test.endswith("]") else []
+
+
+def _is_tensor(text: str) -> bool:
+    """Whether a text in a list that an optimizer is given is a tensor, by its name or made to require grad: no group of parameters."""
+    return "()" not in text or text.endswith(f".{TORCH.names['sets-gradient-flag']}()")
 
 
 def _is_group(world: World, ref: FunctionRef, name: str) -> bool:
@@ -268,7 +283,8 @@ def _may_have_parts(world: World, ref: FunctionRef, network: str) -> bool:
         if any(value.startswith(f"{call.callee}()") for value in values):
             name = world.project.resolve(ref.path, call.callee, ref.qualname)
             layer = isinstance(name, str) and name.startswith("torch.nn.") and name not in TORCH.words["holders"]
-            if not layer and any(arg.keyword == "*" or not (arg.name or arg.const) for arg in call.args):
+            tensor = isinstance(name, str) and name.startswith("torch.") and is_torch_function(name)
+            if not layer and not tensor and any(arg.keyword == "*" or not (arg.name or arg.const) for arg in call.args):
                 return True
     return False
 
@@ -291,7 +307,14 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
         if isinstance(cls, ClassRef):
             names = frozenset[str]().union(*(facts.names for facts in world.within(cls.path, cls.qualname)))
             return names.isdisjoint(FREEZING) and bool(parametric_attributes(world, cls))
-    return any(call.callee == f"{text}.load_state_dict" for each in places for call in world.facts(each).calls)
+    if any(call.callee == f"{text}.load_state_dict" for each in places for call in world.facts(each).calls):
+        return True
+    if text.startswith("self."):
+        held = world.project.attr(ClassRef(path, inside), text.removeprefix("self.")) if inside else ()
+        made = [(FunctionRef(at.path, attr.method), attr.value) for attr, at in held if attr.method]
+    else:
+        made = [(each, value) for each in places for name, value in world.facts(each).bound if name == text]
+    return bool(made) and all(is_library_network(world, ref, value) for ref, value in made)
 
 
 def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
@@ -374,6 +397,8 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
     for call in facts.calls:
         asks = _asks(call, text) or call.callee in whole
         if asks and (in_loop or call.place < last):
+            return True
+        if call in made and any(_is_part(name, text) for arg in call.args for name in _listed(arg)):
             return True
         handed = not call.callee.endswith(RESTORES) and any(arg.name == text for arg in call.args)
         if handed and not _is_wrapped(facts, call) and (call in made or _may_make_optimizer(world, ref, call)):

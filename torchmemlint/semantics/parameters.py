@@ -328,7 +328,7 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         return maker is not None and _may_make_module(world, maker)
     if attr.kind is not AttrKind.CALL:
         # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-        return _is_used_as_module(world, cls, attr)
+        return _is_used_as_module(world, cls, attr) or _is_part_of_library_network(world, cls, attr)
     made, _, method = attr.value.removesuffix("()").partition("().")
     absolute = world.project.resolve(cls.path, made, attr.method)
     if absolute is None:
@@ -375,6 +375,33 @@ def _may_own_method_give_parameter(world: World, cls: ClassRef, attr: AttrFact, 
 
 def _is_used_as_module(world: World, cls: ClassRef, attr: AttrFact) -> bool:
     return bool(_methods_called_on(world, cls, attr) & {"()", TORCH.names["parameters"], TORCH.names["forward"]})
+
+
+def _is_part_of_library_network(world: World, cls: ClassRef, attr: AttrFact) -> bool:
+    """Whether an attribute is assigned a part of a network that a library makes, there or under a local name."""
+    if not attr.value or not attr.method:
+        return False
+    ref = FunctionRef(cls.path, attr.method)
+    return is_library_network(world, ref, attr.value)
+
+
+def is_library_network(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a text of a function is a network that a library makes (``vgg19().cuda()``), or a part of one by its attribute or index
+    (``vgg19().features[]``): it has parameters, which require grad as they are made."""
+    root = re.match(r"\w+", text)
+    if root is not None and "()" not in text:
+        made = dict(world.facts(ref).bound).get(root[0], "")
+        text = made + text[root.end() :]
+    maker, called, rest = text.partition("()")
+    absolute = world.project.resolve(ref.path, maker, ref.qualname) if called else None
+    if absolute is None or TORCH.function_effect(absolute) is not Effect.MODULE:
+        return False
+    if absolute.partition(".")[0] not in TORCH.words["makes-networks"]:
+        return False
+    links = [link.replace("[]", "") for link in rest.split(".")[1:]]
+    return (not links or links[-1] not in TORCH.words["layer-numbers"]) and all(
+        link.removesuffix("()") in TORCH.words["gives-itself"] if link.endswith("()") else link.isidentifier() for link in links
+    )
 
 
 def _may_hand_on(world: World, method: FunctionRef) -> bool:

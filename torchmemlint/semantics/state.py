@@ -16,6 +16,8 @@ elements and (object number, "['k']") for one constant key."""
 
 ELEMENTS = "[]"
 """The place of what a container holds, all of it joined."""
+UNNAMED = "[getattr]"
+"""The place of what an object gets, and gives, under names that the code computes, all of it joined."""
 KEYS = "$keys"
 """The place of the constant keys under which a dictionary holds something."""
 ITEMS = "$items"

@@ -10,6 +10,8 @@ its loss:
 
 - its weights come from another network (`load_state_dict`, or parameter by parameter), the optimizer has the other network's
   parameters but not its own, and its input depends on nothing that is trained through it;
+- or they come from a file or a library (the VGG of a perceptual loss), the optimizer has another network's parameters, or the
+  image that is optimized, and this forward is given nothing that wants a gradient;
 - or its own optimizer zeroes the gradients before it steps: a discriminator that sees real data in the generator's step.
 
 It does not report:
@@ -119,7 +121,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             return  # one chain, one cause: reported at its first network
         doubts: tuple[Doubt, ...] = (OPTIMIZED, *may_be_frozen(event, flow))
         cause = ""
-        site, steps, cost = event.site, [], UNUSED_COST
+        site, steps, cost = event.site, [], COST if is_wanted_elsewhere(event, flow) else UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"
         if is_discarded(event, flow):
             text = " and gets a gradient that is zeroed before its optimizer steps"
@@ -158,6 +160,16 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         event.site.handler,
         cause=cause,
     )
+
+
+def is_wanted_elsewhere(event: Graph, flow: Flow) -> bool:
+    """Whether a backward goes through another forward of the same network to what wants a gradient, and so computes one for each of
+    its parameters in any case."""
+    record = flow.record
+    others = [
+        g for g in record.graphs.values() if g.what == event.what and g.kind in CALLED_KINDS and g.gid in record.backwarded
+    ]
+    return any(not is_never_updated(graph, flow) for graph in others)
 
 
 def is_behind_all_steps(event: Graph, flow: Flow) -> bool:

@@ -132,16 +132,16 @@ from torchmemlint.rules.gradmode.judgement import (
 )
 from torchmemlint.rules.gradmode.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
-from torchmemlint.rules.gradmode.standing import twins
+from torchmemlint.rules.gradmode.standing import comes_out, twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
-from torchmemlint.rules.size import ON_HOST, chains, is_cut_at_once, small_cost, why_small
+from torchmemlint.rules.size import ON_HOST, ONE_STEP, chains, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
 from torchmemlint.semantics.retained import GATHERING
 from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, Runs, descendants
@@ -182,6 +182,7 @@ CHAIN_COST = (
     "until the loop ends"
 )
 GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
+HANDED_COST = "`{keeper}` keeps the graph of every iteration until the object that it belongs to is emptied or dropped"
 LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
 
 
@@ -298,9 +299,21 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
 
 def growth(event: Graph, kept: Sequence[Accumulate | Store], flow: Flow) -> tuple[Severity, str]:
     """Severity and cost of graphs that a loop keeps: little where they are small, and the loop has a known number of iterations."""
-    turns = max(info.turns if (info := flow.record.loops.get(e.loop)) is not None else -1 for e in kept if e.loop is not None)
+    turns = max(turns_of(e.loop, flow) for e in kept if e.loop is not None)
     small = why_small(event, flow) if 0 <= turns <= FEW_SMALL else ""
     return (Severity.NOTE, small_cost(f"{KEPT_COST}, {turns} steps", small)) if small else (Severity.ERROR, KEPT_COST)
+
+
+def turns_of(loop: tuple[int, int], flow: Flow) -> int:
+    """The number of iterations of a loop; -1 where it is not known."""
+    info = flow.record.loops.get(loop)
+    return info.turns if info is not None else -1
+
+
+def is_little(event: Graph, loop: tuple[int, int], flow: Flow) -> bool:
+    """Whether all graphs that a loop keeps are little: each is, whatever the batch, or it is small and they are few."""
+    small = why_small(event, flow)
+    return bool(small) and (small != ONE_STEP or 0 <= turns_of(loop, flow) <= FEW_SMALL)
 
 
 FEW_SMALL = 100
@@ -312,6 +325,9 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
     place = gathered(hanging, flow)
     if place and why_small(event, flow) != ON_HOST and is_called_in_loops(flow.record.root, flow):
         return Severity.WARNING, GATHERED_COST.format(place=place)
+    keeper = handed_to(event, hanging, flow)
+    if keeper:
+        return Severity.WARNING, HANDED_COST.format(keeper=keeper)
     cost = cost_at_peak(event, flow)
     small = (
         why_small(event, flow) if fate.only_cut or fate.never_read else ""
@@ -334,6 +350,24 @@ def gathered(hanging: frozenset[int], flow: Flow) -> str:
         if isinstance(each, Store) and each.how in GATHERING and each.external and each.graphs & hanging and flow.own(each.site)
     )
     return next((short(place) for place in found if place.startswith("self.")), "")
+
+
+def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> str:
+    """The function of the project that keeps what is attached to a graph, iteration after iteration, in an object that the root made
+    before its loop; "" where none does."""
+    for each in flow.record.events.values():
+        if (
+            isinstance(each, Store)
+            and not flow.own(each.site)
+            and not each.constant_key
+            and (outlived := [*filter(event.site.loops.__contains__, each.outlived)])
+            and each.holder_frame >= 0
+            and flow.own(Site(each.holder_frame, -1))
+            and is_kept_for_sure(event, hanging & each.graphs, flow)
+            and not is_little(event, outlived[-1], flow)
+        ):
+            return short(flow.own_call(each.site)[1].qualname)
+    return ""
 
 
 def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
@@ -366,7 +400,8 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
         return LISTED_COST
     if chains(event, flow):
         return CHAIN_COST
-    return LOOP_COST if event.site.loops and not is_cut_at_once(event, flow) else PEAK_COST
+    stays = flow.own(event.site) or comes_out(event, flow)
+    return LOOP_COST if event.site.loops and stays and not is_cut_at_once(event, flow) else PEAK_COST
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:

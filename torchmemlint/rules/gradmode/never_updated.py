@@ -28,7 +28,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         or not flow.own(event.site)
     ):
         return False
-    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
+    if record.flags & {RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return False
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
@@ -38,7 +38,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     ):
         return False
     before = [record.graphs[gid] for gid in record.ancestors(event.parents)]
-    if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in before):
+    if any(g.kind is GraphKind.WANTED or (g.kind is GraphKind.LEAF and flow.own(g.site)) for g in before):
         return False
     others = {
         g.what for g in before if g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained and flow.own(g.site)

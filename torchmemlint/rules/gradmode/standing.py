@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.wanted_graphs import FORWARD
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import descendants
@@ -20,23 +23,33 @@ def stands_here(event: Graph, flow: Flow) -> bool:
     site, callee = flow.own_call(event.site)
     if any(g.kind is GraphKind.FORWARD and g.site.key == site.key for g in record.graphs.values()):
         return False  # where the call itself makes a graph, that one is judged
-    inside = entered(event, flow)
-    family = descendants(record, event.gid)
-    sinks = [s for gid in family for s in record.sinks.get(gid, ())]
-    returned = any(each.site.key == site.key and each.graphs & family for each in record.fates)
-    comes_out = returned or any(inside not in above(record, s.site.frame) for s in sinks)
+    out = comes_out(event, flow)
     owner = world.header(callee).owner
-    if comes_out and owner and world.is_module_class(ClassRef(callee.path, owner)):
+    if owner and world.is_module_class(ClassRef(callee.path, owner)):
         around = world.header(record.root).owner
         inherited = world.project.mro(ClassRef(record.root.path, around)) if around else ()
-        if ClassRef(callee.path, owner) not in inherited or callee.qualname.rpartition(".")[2] in FORWARD:
+        from_outside = ClassRef(callee.path, owner) not in inherited
+        if out and (from_outside or callee.qualname.rpartition(".")[2] in FORWARD):
             return True
-    if not comes_out and gives_only_numbers(callee, site, flow):
+        evaluated = event.training is False or RecordFlag.EVAL in record.flags
+        if from_outside and evaluated and start_mode(world, flow.frame(event.site).ref) is StartMode.UNKNOWN:
+            return True  # only from here it is sure that grad mode is on, and that nothing is trained
+    if not out and gives_only_numbers(callee, site, flow):
         return True
-    if not comes_out and not hands_out(callee, event, flow):
+    if not out and not hands_out(callee, event, flow):
         return False  # the function that is called keeps its result to itself
     # Where no other caller trains what it returns, the finding stands in that function.
     return flow.runs.fate_of_result(callee).trains
+
+
+def comes_out(event: Graph, flow: Flow) -> bool:
+    """Whether a forward that runs in a function which the root calls hands its graph to the root, or to what runs there."""
+    record = flow.record
+    site, inside = flow.own_site(event.site), entered(event, flow)
+    family = descendants(record, event.gid)
+    sinks = [s for gid in family for s in record.sinks.get(gid, ())]
+    returned = any(each.site.key == site.key and each.graphs & family for each in record.fates)
+    return returned or any(inside not in above(record, s.site.frame) for s in sinks)
 
 
 def gives_only_numbers(callee: FunctionRef, site: Site, flow: Flow) -> bool:

@@ -13,6 +13,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import assign, evaluate
 from torchmemlint.semantics.event_words import RecordFlag, Seen
+from torchmemlint.semantics.gradient_flags import want
 from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import thing_element
@@ -305,7 +306,8 @@ def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
         if op.last not in SHARE_VALUES:
             return tensor(flags=0 if op.last in CUT_FLOATS else INTEGER)
         shared = [m.deep(value, state)[2] for value in call.all()]
-        return tensor(outputs=NOTHING.union(*shared), flags=DETACHED)
+        free = tensor(outputs=NOTHING.union(*shared), flags=DETACHED)
+        return want(m, free, call.node) if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True else free
     whole_logits(m, [op.me], state)
     m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == DETACH:
@@ -353,8 +355,9 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
     if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
-        one = has_one_element(op.name, call.exprs)
-        m.record.flags.add(RecordFlag.LEARNED_NUMBER if one else RecordFlag.INPUT_GRAD)
+        if not has_one_element(op.name, call.exprs):
+            return want(m, FREE_TENSOR, call.node)
+        m.record.flags.add(RecordFlag.LEARNED_NUMBER)
     if op.name == TORCH.names["copies-values"] and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)
     return FREE_TENSOR

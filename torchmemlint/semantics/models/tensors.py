@@ -9,8 +9,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import record_call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
-from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.forward import has_graph
+from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want
 from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
@@ -207,12 +207,13 @@ def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
 @has_effect(Effect.REQUIRES_GRAD)
 def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     on = truth(call.positional[0]) if call.positional else True
-    if on is not False:
-        m.record.flags.add(RecordFlag.INPUT_GRAD)
-    return op.me
+    if on is False:
+        return op.me
+    holder = call.func.value if isinstance(call.func, ir.Attr) else None
+    return want(m, op.me, call.node, state, holder)
 
 
 @has_effect(Effect.HOOK)
 def register_hook(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    m.record.flags.add(RecordFlag.INPUT_GRAD)
+    m.record.flags |= INPUT_GRAD
     return UNKNOWN

@@ -8,6 +8,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import record_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager, make_manager
@@ -57,8 +58,9 @@ def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
 
 @has_effect(Effect.LEAF)
 def make_trained_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    m.record.flags.add(RecordFlag.INPUT_GRAD)
-    return FREE_TENSOR
+    if truth(call.get(1, GRADIENT_FLAG) or const(True)) is False:
+        return FREE_TENSOR
+    return want(m, FREE_TENSOR, call.node)
 
 
 @has_effect(Effect.AUTOCAST)
@@ -79,7 +81,7 @@ def rng_state(m: Machine, op: Operation, call: Call, state: State) -> Value:
 @has_effect(Effect.CLIP_GRAD)
 def clip_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
-        m.record.flags.add(RecordFlag.INPUT_GRAD)
+        m.record.flags |= INPUT_GRAD
     return FREE_TENSOR
 
 
