@@ -40,9 +40,9 @@ def not_a_module(what: str, weight: int) -> Doubt:
     return Doubt(weight, f"`{what}` is not a module with parameters")
 
 
-def may_be_frozen(what: str, test: str, place: str) -> Doubt:
-    """One branch freezes the module: whether it is the one that runs, nobody can see."""
-    return Doubt(1, f"`{what}` is frozen, because `{test}` holds {place}")
+def may_be_frozen(what: str, test: str, place: str, default: bool = False) -> Doubt:
+    """One branch freezes the module: whether it is the one that runs, nobody can see, but by default it is where the test holds then."""
+    return Doubt(3 if default else 1, f"`{what}` is frozen, because `{test}` holds {place}")
 
 
 def no_tensor(what: str) -> Doubt:

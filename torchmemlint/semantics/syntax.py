@@ -77,6 +77,13 @@ def cache_size(decorator: ir.Expr) -> int | None:
 def replaced_items(statement: ir.For) -> ir.Subscript | None:
     """The target ``d[k]`` where a loop over a dict's keys or items gives each key a new value."""
     iterable, key = statement.iterable, statement.target
+    if (
+        isinstance(iterable, ir.Call)
+        and dotted(iterable.func) == "enumerate"
+        and isinstance(key, ir.Sequence)
+        and iterable.args
+    ):
+        iterable, key = iterable.args[0].value, key.items[-1]
     if isinstance(iterable, ir.Call) and dotted(iterable.func) in ("list", "tuple", "sorted") and len(iterable.args) == 1:
         iterable = iterable.args[0].value
     if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr) and not iterable.args:
@@ -88,20 +95,20 @@ def replaced_items(statement: ir.For) -> ir.Subscript | None:
     text = dotted(iterable)
     if not text or not isinstance(key, ir.Name):
         return None
-    for inner in statement.body:
+    for position, inner in enumerate(statement.body):
         if isinstance(inner, ir.Assign) and len(inner.targets) == 1:
             target = inner.targets[0]
             if isinstance(target, ir.Subscript) and dotted(target.value) == text and len(target.index) == 1:
                 if isinstance(target.index[0], ir.Name) and target.index[0].id == key.id:
-                    return None if leaves_early(statement.body) else target
+                    early = holds(statement.body[:position], ir.Continue) or holds(statement.body, ir.Break)
+                    return None if early else target
     return None
 
 
-def leaves_early(body: list[ir.Stmt]) -> bool:
-    """Whether an iteration of a loop may end before its body does."""
+def holds(body: list[ir.Stmt], kind: type[ir.Break] | type[ir.Continue]) -> bool:
+    """Whether a block of statements has one of a kind, or a block inside of it has."""
     return any(
-        isinstance(statement, (ir.Break, ir.Continue)) or any(leaves_early(inner) for inner in nested_blocks(statement))
-        for statement in body
+        isinstance(statement, kind) or any(holds(inner, kind) for inner in nested_blocks(statement)) for statement in body
     )
 
 

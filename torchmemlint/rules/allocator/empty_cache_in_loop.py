@@ -77,7 +77,7 @@ from torchmemlint.index.edges import Caller
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, why_little
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt
 from torchmemlint.rules.reach import is_part_of_forward
@@ -114,7 +114,7 @@ STEPS = re.compile(
 )
 """Words of methods that a framework calls for each step, or each input."""
 ROOT_NAME = re.compile(r"[.\[(]")
-DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
+DEVICE = re.compile(r"cuda|device|is_available|(?<![a-z])(?:mps|xpu|npu)", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
 CONJUNCTION = re.compile(r"\b(?:and|or)\b")
 SHORT = re.compile(r"memory|mem_|[<>%]", re.IGNORECASE)
@@ -137,6 +137,10 @@ SETTLED = re.compile(
 )
 """Calls that ask for a setting, which stays as it is from one step to the next."""
 FLAG = re.compile(r"(self\.)?\w+")
+SWITCH = re.compile(r"[A-Za-z_][\w.]*")
+PHASES = frozenset({"self.training", "training"})
+HOUSEKEEPING = TORCH.words["cares-for-memory"]
+"""Calls that care for memory alone."""
 WEIGHTS = re.compile(
     r"to_empty|load_state_dict|from_pretrained|load_(weights|checkpoint|pretrained|model|lora)\w*|set_module_tensor_to_device|quantize\w*"
     r"|\w*quantize_fn|fill_\w*(block|weight|param|tensor|layer)\w*|materialize\w*"
@@ -154,7 +158,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if isinstance(where, Silent):
         yield where
         return
-    little = why_little(event, flow)
+    option = switch_of(event, flow)
+    little = why_little(event, flow) or (option and "it is an option of the program, which whoever sets it asks for")
     cost = "saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow"
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
@@ -163,7 +168,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
+            f"`{event.name}()` runs {where}{when(event, option, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
             severity=Severity.NOTE if little else Severity.WARNING,
             doubts=(CALLED_SELDOM,) if where == BY_NAME else may_end_a_stage(event, flow),
             label="waits for the device, and the next allocation asks the driver again",
@@ -175,8 +180,48 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     )
 
 
-def when(event: CallEffect, flow: Flow) -> str:
-    """The flag on which the call waits, where a caller or the object's maker sets it."""
+def switch_of(event: CallEffect, flow: Flow) -> str:
+    """The setting that lets the call through, and nothing beside it but other care for memory, or that is off unless a caller asks for
+    it; "" where there is none."""
+    ref = flow.frame(event.site).ref
+    facts = flow.runs.world.facts(ref)
+    params = (*flow.runs.world.header(flow.runs.world.outermost(ref)).params, *facts.params)
+    off = {param.name for param in params if param.default == "False"}
+    for test in event.site.guards:
+        for part in CONJUNCTION.split(test):
+            name = part.strip("() ")
+            if name.startswith("not ") or not SWITCH.fullmatch(name) or DEVICE.search(name) or name in PHASES:
+                continue
+            if name in off:
+                return name
+            guarded = [call for call in facts.calls if test in call.branch]
+            if (
+                guarded
+                and all(call.callee.rpartition(".")[2] in HOUSEKEEPING for call in guarded)
+                and is_setting(name, event, flow)
+            ):
+                return name
+    return ""
+
+
+def is_setting(name: str, event: CallEffect, flow: Flow) -> bool:
+    """Whether a name or attribute stays as it is from one step to the next: an attribute of an object that no loop around binds, of
+    which no method but a constructor sets it."""
+    root, dot, rest = name.partition(".")
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    targets = {each for loop in event.site.loops if loop in flow.record.loops for each in flow.record.loops[loop].targets}
+    if root in targets or any(root == bound or name == bound for bound, _ in facts.rebound):
+        return False
+    if root == "self" and "." not in rest and facts.owner:
+        attrs = flow.runs.world.project.attr(ClassRef(flow.frame(event.site).ref.path, facts.owner), rest)
+        return all(attr.method.rpartition(".")[2] in ("", "__init__") for attr, _ in attrs)
+    return bool(dot)
+
+
+def when(event: CallEffect, option: str, flow: Flow) -> str:
+    """The flag on which the call waits, where a caller or the object's maker sets it, or the setting that lets it through."""
+    if option:
+        return f" when `{short(option)}` is set"
     params = {param.name for param in flow.runs.world.header(flow.frame(event.site).ref).params}
     flags = [test for test in event.site.guards if FLAG.fullmatch(test) and (test in params or test.startswith("self."))]
     return f" when `{flags[0]}` is set" if flags else ""

@@ -181,7 +181,20 @@ def may_be_frozen(event: Graph, flow: Flow) -> tuple[Doubt, ...]:
         return ()
     site = condition.site
     place = f"in `{short(condition.method)}`" if site is None else f"on line {flow.span(site).start.row}"
-    return (doubts.may_be_frozen(short(event.what), short(condition.test), place),)
+    return (doubts.may_be_frozen(short(event.what), short(condition.test), place, is_default(event, flow)),)
+
+
+def is_default(event: Graph, flow: Flow) -> bool:
+    """Whether the test under which a module is frozen holds by default: it is a parameter of the constructor that freezes it."""
+    condition = event.frozen_if
+    if condition is None or condition.site is not None:
+        return False
+    name = condition.test.removeprefix("not ")
+    method = FunctionRef(flow.frame(event.site).ref.path, condition.method)
+    if not flow.runs.world.project.is_function(method.path, "", method.qualname):
+        return False
+    default = {param.name: param.default for param in flow.runs.world.header(method).params}.get(name)
+    return default == str(name == condition.test)
 
 
 def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:

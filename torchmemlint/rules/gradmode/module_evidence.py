@@ -131,6 +131,9 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     facts = flow.runs.world.facts(ref)
     given = {p.name for p in facts.params} | {"super"}
     owner = facts.params[0].name if facts.params else "self"
+    if facts.owner and flow.runs.world.memoize(holds_no_module, ClassRef(ref.path, facts.owner)):
+        given.discard(owner)
+        return any(call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given for call in facts.calls)
     bare = flow.runs.world.memoize(parts_without_parameters, ClassRef(ref.path, facts.owner)) if facts.owner else frozenset()
 
     def harmless(text: str) -> bool:
@@ -144,6 +147,13 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
         or any(arg.name.startswith(f"{owner}.") and not harmless(arg.name) for arg in call.args)
         for call in facts.calls
     )
+
+
+def holds_no_module(world: World, cls: ClassRef) -> bool:
+    """Whether a class of the project is none of modules, nor is any below it, and none of them keeps anything that may have parameters (a
+    schedule of noise, made of numbers)."""
+    family = (cls, *world.project.subclasses(cls))
+    return all(world.is_module_class(each) is False and not parametric_attributes(world, each) for each in family)
 
 
 def parts_without_parameters(world: World, cls: ClassRef) -> frozenset[str]:
@@ -184,7 +194,7 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
 
 def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     """As ``evidence_of``, by the class and by what the code does with it."""
-    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
+    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_plain_object(event, flow)):
         return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
@@ -215,6 +225,16 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_tensor and is_treated_as_module(receiver, name, flow):
         return ModuleEvidence.LIKELY
     return ModuleEvidence.WEAK
+
+
+def is_of_plain_object(event: Graph, flow: Flow) -> bool:
+    """Whether what is called is a method of an object that keeps no module: an abstract one, which classes below define."""
+    ref, name = flow.frame(event.site).ref, event.what.removeprefix("self.")
+    owner = flow.runs.world.header(ref).owner
+    if event.kind is not GraphKind.OPAQUE or not owner or name == event.what or not name.isidentifier():
+        return False
+    cls = ClassRef(ref.path, owner)
+    return bool(flow.runs.world.project.method(cls, name)) and flow.runs.world.memoize(holds_no_module, cls)
 
 
 def is_of_bare_class(event: Graph, flow: Flow) -> bool:

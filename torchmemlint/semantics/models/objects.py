@@ -158,6 +158,8 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
     if f"{info.cls}.{name}" in m.world.settings.recorders:
         return record(m, f"{info.cls}.{name}", call, state)
     generic = method_by_name(m, oid, name, call, state)
+    if generic is None and isinstance(info.cls, ClassRef):
+        generic = method_of_library(m, oid, info.cls, name, call, state)
     if generic is not None:
         return generic
     kind = info.kind
@@ -210,6 +212,17 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
     for base in bases:
         if isinstance(base, str) and f"{base}.{name}" in TORCH.functions:
             return call_external(m, f"{base}.{name}", call, state)
+    return None
+
+
+def method_of_library(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, state: State) -> Value | None:
+    """A method that the facts have of the kind of a library's class below which an object's class stands (``self.log`` of a
+    LightningModule); None where they have none."""
+    for base in m.world.project.mro(cls):
+        kind = TORCH.class_kind(base) if isinstance(base, str) else None
+        effect = TORCH.kind_methods.get((kind, name)) if kind is not None else None
+        if effect is not None:
+            return kind_method(m, effect, m.heap[oid].kind, name, call, state)
     return None
 
 
