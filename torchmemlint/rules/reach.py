@@ -14,7 +14,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.tables import says_cuda
 from torchmemlint.index.views import is_program
 from torchmemlint.rules import doubts
-from torchmemlint.rules.api import Flow
+from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.graphs import Graph, Site
 from torchmemlint.semantics.observations import observations
@@ -289,6 +289,24 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
         if other != ref
         for caller in project.callers(other).calls
     )
+
+
+def is_left_over(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether nothing in the project calls a function or hands it on, though other files use its file: it may be left over."""
+    project = flow.runs.world.project
+    if ref.qualname == MODULE or flow.root_is_entry() or not project.is_imported_file(ref.path):
+        return False
+    callers = project.callers(ref)
+    owner, _, name = ref.qualname.rpartition(".")
+    if callers.escapes or any(caller.ref != ref for caller in callers.calls) or (owner and project.calls_by_name(name)):
+        return False
+    special = name in HOOKS or (name.startswith("__") and name.endswith("__"))
+    return not special and project.grad_mode(ref).mode != StartMode.UNSEEN_BASE
+
+
+def left_over_cost(cost: str, ref: FunctionRef) -> str:
+    """What a mistake costs in a function that nothing in the project calls."""
+    return f"{cost}; nothing in the project calls `{short(ref.qualname)}`"
 
 
 def is_guarded(caller: Caller, flow: Flow) -> bool:

@@ -89,7 +89,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import Doubt
-from torchmemlint.rules.reach import callers_of, is_without_gpu
+from torchmemlint.rules.reach import callers_of, is_left_over, is_without_gpu, left_over_cost
 from torchmemlint.rules.size import why_little
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
@@ -381,6 +381,8 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         cost = FOR_EACH.format(copied=copied or "the file")
     else:
         cost = TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights")
+    if costly and is_left_over(flow.record.root, flow):
+        costly, cost = False, left_over_cost(cost, flow.record.root)
     return Draft(
         flow.at(
             RULE,

@@ -88,6 +88,7 @@ from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
+from torchmemlint.rules.reach import is_left_over, left_over_cost
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
@@ -274,10 +275,13 @@ def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Silent:
     if isinstance(judged, Silent):
         return judged
     text, help_text = FLAGS[event.kind]
+    severity, cost = judged.severity, judged.cost
+    if is_left_over(flow.record.root, flow):
+        severity, cost = Severity.NOTE, left_over_cost(cost, flow.record.root)
     return Draft(
         flow.at(
-            RULE, event.site, text.format(name=short(event.name)), severity=judged.severity, doubts=judged.doubts,
-            label="freezes nothing", cost=judged.cost, help=help_text.format(name=judged.network), fix=judged.fix,
+            RULE, event.site, text.format(name=short(event.name)), severity=severity, doubts=judged.doubts,
+            label="freezes nothing", cost=cost, help=help_text.format(name=judged.network), fix=judged.fix,
         ),
         handler=event.site.handler,
         apart=True,

@@ -135,7 +135,7 @@ from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.standing import comes_out, twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
-from torchmemlint.rules.reach import is_called_in_loops, is_unreached
+from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
 from torchmemlint.rules.size import ON_HOST, ONE_STEP, chains, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
@@ -234,7 +234,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         severity, cost = growth(event, kept + totals, flow)
     root = flow.record.root
     if is_unreached(root, flow) and not is_read(root, flow):
-        severity, cost = Severity.NOTE, f"{cost}; nothing in the project calls `{short(root.qualname)}`"
+        severity, cost = Severity.NOTE, left_over_cost(cost, root)
     yield Draft(
         flow.at(
             RULE,
@@ -485,7 +485,9 @@ def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     """``with torch.set_grad_enabled(…)`` around the statement, with the test of the phase that trains."""
     test = flow.training_test(event)[1]
     names = {p.name for p in flow.runs.world.header(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
-    if not flow.own(event.site) or not test or not set(BARE_NAMES.findall(STRINGS.sub("", test))) <= names:
+    if not flow.own(event.site):
+        return NoFix("the same statement is trained in another phase, by a function that it calls")
+    if not test or not set(BARE_NAMES.findall(STRINGS.sub("", test))) <= names:
         return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
     return flow.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
