@@ -62,9 +62,10 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
     params = _params(linked, ref)
     found: set[FunctionRef] = set()
     for caller in callers.calls:
-        if any(arg.keyword in ("*", "**") for arg in caller.call.args):
-            return ()
         arg = argument_given(params, parameter, caller.call.args)
+        stars = {arg.keyword for arg in caller.call.args} & {"*", "**"}
+        if "*" in stars or (stars and arg is None):
+            return ()
         if arg is None or arg.const == "None":
             continue
         for value in linked.points_to.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
