@@ -7,16 +7,17 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.machine import CONTAINERS, Machine
-from torchmemlint.semantics.state import Key, Kind, State
+from torchmemlint.semantics.state import FROZEN, Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import NONE, PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
+from torchmemlint.semantics.values import NONE, PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value, const
 from torchmemlint.torch_facts import TORCH
 
 PLAIN_TYPES = TORCH.words["plain-types"]
 TENSOR_TYPES = TORCH.words["tensor-types"]
+FLAG = TORCH.names["gradient-flag"]
 
-WITHOUT_NAMES = frozenset({ir.Name, ir.Attr, ir.Const})
+WITHOUT_NAMES = frozenset({ir.Name, ir.Const})
 """Tests that show nothing about the names in them: of a truth value no type follows."""
 
 
@@ -39,6 +40,10 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             for atom in owners if len(owners) == 1 else ():
                 if type(atom) is Obj:
                     narrow_none((atom.oid, name.name), (op in ("is", "==")) == holds, state)
+        case ir.Attr(value=ir.Name() as name, name=flag) if not holds and flag == FLAG:
+            for atom in evaluate(m, name, state):  # an iteration over parameters: this one wants no gradient as it is
+                if type(atom) is Obj and atom.oid in m.owner_of_params:
+                    state.vars[m.owner_of_params[atom.oid], FROZEN] = const(True)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
             return narrow_type(m, (m.frame, name.id), func, rest, holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
