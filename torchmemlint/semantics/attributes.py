@@ -75,8 +75,8 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
             if name == TORCH.names["matrix-transpose"] and m.heap[atom.oid].kind is Kind.THING:  # only tensors have it
                 return tensor_attribute(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
             return object_attribute(m, atom.oid, name, expr, state)
-        case Tensor() | Unknown() if name == "__class__":
-            return UNKNOWN
+        case Tensor() | Unknown() if name.startswith("__"):
+            return UNKNOWN  # what Python keeps of an object: its class, its module
         case Tensor():
             return tensor_attribute(m, atom, name, expr, state)
         case Cls():

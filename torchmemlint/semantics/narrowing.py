@@ -17,7 +17,7 @@ PLAIN_TYPES = TORCH.words["plain-types"]
 TENSOR_TYPES = TORCH.words["tensor-types"]
 FLAG = TORCH.names["gradient-flag"]
 
-WITHOUT_NAMES = frozenset({ir.Name, ir.Const})
+WITHOUT_NAMES = frozenset({ir.Name, ir.Attr, ir.Const})
 """Tests that show nothing about the names in them: of a truth value no type follows."""
 
 
@@ -25,6 +25,7 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
     """Apply what a test shows about the names in it (``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``);
     False where no value is left, so that the branch cannot be reached."""
     if type(test) in WITHOUT_NAMES:
+        narrow_parameter(m, test, holds, state)
         return True
     match test:
         case ir.Unary(op="not"):
@@ -40,10 +41,6 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             for atom in owners if len(owners) == 1 else ():
                 if type(atom) is Obj:
                     narrow_none((atom.oid, name.name), (op in ("is", "==")) == holds, state)
-        case ir.Attr(value=ir.Name() as name, name=flag) if not holds and flag == FLAG:
-            for atom in evaluate(m, name, state):  # an iteration over parameters: this one wants no gradient as it is
-                if type(atom) is Obj and atom.oid in m.owner_of_params:
-                    state.vars[m.owner_of_params[atom.oid], FROZEN] = const(True)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
             return narrow_type(m, (m.frame, name.id), func, rest, holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
@@ -52,6 +49,15 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             if holds and place in state.vars and asks_for_record(m, func, rest, state):
                 state.vars[place] = PLAIN
     return True
+
+
+def narrow_parameter(m: Machine, test: ir.Expr, holds: bool, state: State) -> None:
+    """``param.requires_grad`` in an iteration over parameters, where it does not hold: this one wants no gradient as it is."""
+    if holds or not isinstance(test, ir.Attr) or test.name != FLAG or not isinstance(test.value, ir.Name):
+        return
+    for atom in evaluate(m, test.value, state):
+        if type(atom) is Obj and atom.oid in m.owner_of_params:
+            state.vars[m.owner_of_params[atom.oid], FROZEN] = const(True)
 
 
 def narrow_none(place: Key, none: bool, state: State) -> None:

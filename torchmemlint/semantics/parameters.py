@@ -24,6 +24,8 @@ AFFINE = {
 HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 PARAMETERS = TORCH.words["parameter-classes"]
+NUMBER = re.compile(r"(in|out|num)_\w+|\w+_(size|dim|shape)")
+"""Attributes of layers that are sizes (``fc.in_features``)."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""
 PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]
@@ -399,7 +401,7 @@ def is_library_network(world: World, ref: FunctionRef, text: str) -> bool:
     if absolute.partition(".")[0] not in TORCH.words["makes-networks"]:
         return False
     links = [link.replace("[]", "") for link in rest.split(".")[1:]]
-    return (not links or links[-1] not in TORCH.words["layer-numbers"]) and all(
+    return (not links or not NUMBER.fullmatch(links[-1])) and all(
         link.removesuffix("()") in TORCH.words["gives-itself"] if link.endswith("()") else link.isidentifier() for link in links
     )
 

@@ -138,9 +138,9 @@ SETTLED = re.compile(
 """Calls that ask for a setting, which stays as it is from one step to the next."""
 FLAG = re.compile(r"(self\.)?\w+")
 SWITCH = re.compile(r"[A-Za-z_][\w.]*")
-PHASES = frozenset({"self.training", "training"})
-HOUSEKEEPING = TORCH.words["cares-for-memory"]
-"""Calls that care for memory alone."""
+PHASE = TORCH.names["mode-of-training"]
+HOUSEKEEPING = frozenset({Effect.EMPTY_CACHE, Effect.NO_EFFECT})
+"""What calls have for an effect that compute nothing: they care for memory, or print."""
 WEIGHTS = re.compile(
     r"to_empty|load_state_dict|from_pretrained|load_(weights|checkpoint|pretrained|model|lora)\w*|set_module_tensor_to_device|quantize\w*"
     r"|\w*quantize_fn|fill_\w*(block|weight|param|tensor|layer)\w*|materialize\w*"
@@ -190,16 +190,13 @@ def switch_of(event: CallEffect, flow: Flow) -> str:
     for test in event.site.guards:
         for part in CONJUNCTION.split(test):
             name = part.strip("() ")
-            if name.startswith("not ") or not SWITCH.fullmatch(name) or DEVICE.search(name) or name in PHASES:
+            if name.startswith("not ") or not SWITCH.fullmatch(name) or DEVICE.search(name) or name.rpartition(".")[2] == PHASE:
                 continue
             if name in off:
                 return name
-            guarded = [call for call in facts.calls if test in call.branch]
-            if (
-                guarded
-                and all(call.callee.rpartition(".")[2] in HOUSEKEEPING for call in guarded)
-                and is_setting(name, event, flow)
-            ):
+            guarded = [call.callee for call in facts.calls if test in call.branch]
+            names = [flow.runs.world.project.resolve(ref.path, callee, ref.qualname) or "" for callee in guarded]
+            if names and all(TORCH.function_effect(each) in HOUSEKEEPING for each in names) and is_setting(name, event, flow):
                 return name
     return ""
 

@@ -15,8 +15,9 @@ It does not report:
 - projects whose `target-torch` or requirement is below 1.13, which has no class for such errors.
 
 ## What it costs
-No memory. The message differs between devices and has changed between releases, so the handler may miss errors of cuBLAS,
-cuDNN or the Apple GPU, or of the next release. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from
+No memory. The message differs between devices and has changed between releases: `CUDA out of memory` is no part of the errors
+of the Apple GPU (`MPS backend out of memory`) or of ROCm (`HIP out of memory`). Where the handler looks for `out of memory`
+alone, which all of them hold today, the finding is a note. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from
 1.13) is a subclass of `RuntimeError` and does not depend on the message.
 
 ## Example
@@ -66,6 +67,7 @@ The code must run with torch below 1.13, or must catch errors of libraries that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
@@ -90,6 +92,10 @@ RULE = Rule(
 )
 
 EVENT = OomHandler
+OF_A_DEVICE = re.compile(r"cuda|cudnn|cublas|hip|mps|xpu", re.IGNORECASE)
+"""Words of a message that other devices' errors do not have."""
+ONE_COST = "an error of another device (HIP, MPS, XPU), or with another wording, is not handled"
+ALL_COST = "little: the messages of the CUDA, HIP, MPS and XPU allocators all hold these words, today"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
@@ -106,14 +112,16 @@ def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
     if not flow.has(1, 13):
         yield Silent("torch before 1.13 has no class for out-of-memory errors")
         return
+    alone = any(OF_A_DEVICE.search(flow.source(event.site, test)) for test in event.tests)
     yield Draft(
         flow.at(
             RULE,
             event.site,
             "out-of-memory errors are recognized by their message, which differs between devices and versions",
             node=event.tests[0],
+            severity=Severity.WARNING if alone else Severity.NOTE,
             label="matches the text of the message",
-            cost="errors with another message (cuBLAS, cuDNN, MPS, newer torch) are not handled",
+            cost=ONE_COST if alone else ALL_COST,
             help=classes(flow),
         ),
         handler=event.site.node,

@@ -157,9 +157,7 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
         return distribution_method(m, oid, name, call, state)
     if f"{info.cls}.{name}" in m.world.settings.recorders:
         return record(m, f"{info.cls}.{name}", call, state)
-    generic = method_by_name(m, oid, name, call, state)
-    if generic is None and isinstance(info.cls, ClassRef):
-        generic = method_of_library(m, oid, info.cls, name, call, state)
+    generic = method_in_facts(m, oid, name, call, state)
     if generic is not None:
         return generic
     kind = info.kind
@@ -215,10 +213,17 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
     return None
 
 
-def method_of_library(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, state: State) -> Value | None:
+def method_in_facts(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
+    """A method that means the same whatever the object, or that the facts have of a library's class; None for the others."""
+    found = method_by_name(m, oid, name, call, state)
+    return found if found is not None else method_of_library(m, oid, name, call, state)
+
+
+def method_of_library(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
     """A method that the facts have of the kind of a library's class below which an object's class stands (``self.log`` of a
     LightningModule); None where they have none."""
-    for base in m.world.project.mro(cls):
+    cls = m.heap[oid].cls
+    for base in m.world.project.mro(cls) if isinstance(cls, ClassRef) else ():
         kind = TORCH.class_kind(base) if isinstance(base, str) else None
         effect = TORCH.kind_methods.get((kind, name)) if kind is not None else None
         if effect is not None:
