@@ -101,9 +101,24 @@ def _guards(world: World, ref: FunctionRef) -> bool:
 
 def _switches_off(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
-    if facts.names & TORCH.words["switches-grad"]:
+    if facts.names & TORCH.words["switches-grad"] and not _guards_numbers_alone(world, ref):
         return True
     return any(world.project.decorator_effect(ref.path, facts.parent, use) == OFF for use in facts.decorators)
+
+
+def _guards_numbers_alone(world: World, ref: FunctionRef) -> bool:
+    """Whether all that a method does with grad mode off is arithmetic of torch's functions, beside more of it with grad mode on: a loss
+    that measures something on the side."""
+    facts = world.facts(ref)
+    inside, outside = set[str](), set[str]()
+    for call in facts.calls:
+        effects = (world.project.manager_effect(ref.path, ref.qualname, use) for use in call.managers)
+        (inside if OFF in effects else outside).add(call.callee)
+
+    def computes(callee: str) -> bool:
+        return (world.project.resolve(ref.path, callee, ref.qualname) or "").startswith("torch.")
+
+    return bool(inside) and all(map(computes, inside)) and any(map(computes, outside - inside))
 
 
 def _runs_by_what_guards(world: World, ref: FunctionRef) -> bool:

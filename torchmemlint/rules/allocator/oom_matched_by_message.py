@@ -29,7 +29,7 @@ def fits(model, batch, optimizer):
     try:
         model(batch).sum().backward()
     except RuntimeError as error:
-        if "out of memory" in str(error):
+        if "CUDA out of memory" in str(error):
             optimizer.zero_grad()
             return False
         raise

@@ -196,6 +196,8 @@ LABELS = {
     "bare-decorator": "not called",
     "class-decorator": "applies to `__init__` only",
 }
+VERSION = re.compile(r"\btorch\.(__version__|version\.)|\b(torch|pytorch)_?version\b", re.IGNORECASE)
+"""Tests of torch's version."""
 DECORATES = re.compile(r"^[\w.]*(no_grad|inference_mode)\(\)$")
 """Managers that are decorators as well."""
 LONGEST = 60
@@ -234,6 +236,9 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
         return  # the function is run by itself, which shows its body
     if event.kind == "volatile" and not may_build(event, flow):
         yield Silent("nothing that runs here has parameters, and the value stays in the function: no graph is built")
+        return
+    if event.kind == "volatile" and any(VERSION.search(test) for test in event.site.guards):
+        yield Silent("a test of torch's version decides whether it runs")
         return
     severity, message, help_text = SAYINGS[event.kind]
     cost = CONSUMER_COST if event.kind == "generator-leak" else ENABLE_COSTS.get(event.kind, COST)
