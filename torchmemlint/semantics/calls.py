@@ -13,6 +13,7 @@ from torchmemlint.semantics.elements import items_of, iterate
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
+from torchmemlint.semantics.gradient_flags import METHOD, want
 from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import Handed, Machine
@@ -28,6 +29,7 @@ from torchmemlint.semantics.syntax import first_parameter
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
+    FREE_TENSOR,
     NONE,
     NOTHING,
     PLAIN,
@@ -49,6 +51,7 @@ from torchmemlint.semantics.values import (
     join,
     join_all,
     sorted_atoms,
+    truth,
 )
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -310,6 +313,8 @@ def method_of_tuple(m: Machine, atom: Tuple, name: str, call: Call, state: State
 def method_of_data(m: Machine, atom: Const | Plain, name: str, call: Call, state: State) -> Value:
     gids = [m.whole(v, state)[0] for v in call.all()]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, f".{name}", call.node)
+    if name == METHOD and (truth(call.positional[0]) if call.positional else True) is not False:  # a tensor after all
+        return want(m, FREE_TENSOR, call.node, state, call.func.value if isinstance(call.func, ir.Attr) else None)
     return PLAIN if not is_none(frozenset((atom,))) else EMPTY
 
 

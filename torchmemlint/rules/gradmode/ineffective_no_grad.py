@@ -234,11 +234,8 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
             return
     if event.kind.startswith("async-") and flow.record.root.qualname == MODULE and dotted_last(event.name) in RULE.triggers:
         return  # the function is run by itself, which shows its body
-    if event.kind == "volatile" and not may_build(event, flow):
-        yield Silent("nothing that runs here has parameters, and the value stays in the function: no graph is built")
-        return
-    if event.kind == "volatile" and any(VERSION.search(test) for test in event.site.guards):
-        yield Silent("a test of torch's version decides whether it runs")
+    if event.kind == "volatile" and (silent := why_no_graph(event, flow)):
+        yield silent
         return
     severity, message, help_text = SAYINGS[event.kind]
     cost = CONSUMER_COST if event.kind == "generator-leak" else ENABLE_COSTS.get(event.kind, COST)
@@ -319,6 +316,15 @@ def all_frozen(flow: Flow) -> bool:
         if graph.kind in CALLED_KINDS and graph.mode is not Mode.OFF and (graph.frozen or is_network(graph, flow))
     ]
     return bool(networks) and all(graph.frozen for graph in networks)
+
+
+def why_no_graph(event: GradModeMisuse, flow: Flow) -> Silent | None:
+    """Why nothing is built of what ``volatile=True`` is set on."""
+    if any(VERSION.search(test) for test in event.site.guards):
+        return Silent("a test of torch's version decides whether it runs")
+    if not may_build(event, flow):
+        return Silent("nothing that runs here has parameters, and the value stays in the function: no graph is built")
+    return None
 
 
 def may_build(event: GradModeMisuse, flow: Flow) -> bool:

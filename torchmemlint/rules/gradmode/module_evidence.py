@@ -20,6 +20,7 @@ from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
 
 
 def may_be_module(event: Graph, flow: Flow) -> bool:
@@ -237,11 +238,17 @@ def is_of_plain_object(event: Graph, flow: Flow) -> bool:
     return bool(flow.runs.world.project.method(cls, name)) and flow.runs.world.memoize(holds_no_module, cls)
 
 
+WITHOUT_PARAMETERS = frozenset({ClassKind.MODULE_NOPARAM, ClassKind.LOSS})
+
+
 def is_of_bare_class(event: Graph, flow: Flow) -> bool:
     """Whether an attribute that the run did not follow holds, by all that its class assigns, a module of the project without parameters
-    (a measure of quality)."""
+    (a measure of quality), or callers give such a one of a library for a parameter (a transform)."""
     ref, world = flow.frame(event.site).ref, flow.runs.world
     owner, name = world.header(ref).owner, event.what.removeprefix("self.")
+    if name.isidentifier() and any(param.name == event.what for param in world.header(ref).params):
+        given = world.project.classes_given(ref, name)
+        return bool(given) and all(isinstance(cls, str) and TORCH.class_kind(cls) in WITHOUT_PARAMETERS for cls in given)
     if not owner or name == event.what or not name.isidentifier():
         return False
     cls = world.project.attribute_class(ClassRef(ref.path, owner), name)

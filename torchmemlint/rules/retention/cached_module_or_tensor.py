@@ -73,11 +73,12 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import ANNOTATED
 from torchmemlint.semantics.events import CachedFunction
+from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
 
@@ -105,8 +106,9 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
     if not event.modules and not tensors:
         return
     is_annotation = not event.modules and not shown
+    bare = is_without_parameters(event, flow)
     if event.modules:
-        held = f"`{event.modules[0]}`, a module, with its parameters"
+        held = f"`{event.modules[0]}`, a module{'' if bare else ', with all that it holds'}"
     else:
         held = f"`{tensors[0]}`, a tensor, and can find it again only by identity"
     entries = "forever" if event.entries is None else f"until {event.entries} other calls replace them"
@@ -115,6 +117,7 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             f"`{event.name}` keeps {held}",
+            severity=Severity.NOTE if bare and event.entries is not None else Severity.WARNING,
             doubts=(ANNOTATED,) if is_annotation else (),
             label="keeps arguments and results alive",
             cost=f"keeps each argument and result {entries}; results keep their autograd graph if grad mode is on",
@@ -122,6 +125,14 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )
+
+
+def is_without_parameters(event: CachedFunction, flow: Flow) -> bool:
+    """Whether the module that is kept is the method's own object, of a class that has no parameters (a camera)."""
+    world, root = flow.runs.world, flow.record.root
+    header = world.header(root)
+    own = header.params[0].name if header.owner and header.params else ""
+    return event.modules == (own,) and not has_parameters(world, ClassRef(root.path, header.owner))
 
 
 def is_given_literals(name: str, flow: Flow) -> bool:
