@@ -178,6 +178,9 @@ def test_function_effect(name: str, effect: str | None) -> None:
         ("torchmetrics.functional.accuracy", None),
         ("torchvision.models.ResNet", "module"),
         ("torchvision.models.ResNet18_Weights", None),
+        ("torchvision.transforms.Resize", "module-noparam"),
+        ("torchvision.transforms.v2.Compose", "module-noparam"),
+        ("torchvision.transforms.InterpolationMode", None),
         ("collections.OrderedDict", None),
     ],
 )
