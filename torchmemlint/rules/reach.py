@@ -300,6 +300,8 @@ def is_left_over(ref: FunctionRef, flow: Flow) -> bool:
     owner, _, name = ref.qualname.rpartition(".")
     if callers.escapes or any(caller.ref != ref for caller in callers.calls) or (owner and project.calls_by_name(name)):
         return False
+    if flow.runs.world.memoize(_makes_commands, ref.path) or flow.runs.world.facts(ref).decorators:
+        return False  # what a command line calls, or a property
     special = name in HOOKS or (name.startswith("__") and name.endswith("__"))
     return not special and project.grad_mode(ref).mode != StartMode.UNSEEN_BASE
 

@@ -52,6 +52,7 @@ from torchmemlint.semantics.values import (
     join_all,
     sorted_atoms,
     truth,
+    unknown,
 )
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -196,7 +197,11 @@ def unnamed_attribute(m: Machine, expr: ir.Call, function: str, state: State) ->
     for oid in objects:
         held = frozenset((Obj(m.first_held(Kind.LIST, m.heap[oid].name, m.heap[oid], (oid, UNNAMED))),))
         m.set_attribute(oid, UNNAMED, join_all([state.vars.get((oid, UNNAMED), EMPTY), held, value]), state)
-    return NONE if function == "setattr" else join_all([state.vars[oid, UNNAMED] for oid in objects])
+    if function == "setattr":
+        return NONE
+    found = join_all([state.vars[oid, UNNAMED] for oid in objects])
+    containers = frozenset(a for a in found if type(a) is Obj)
+    return containers | unknown(m.whole(found - containers, state)[0]) if found - containers else containers
 
 
 def sets_unnamed(world: World, info: ObjInfo) -> bool:
@@ -314,7 +319,7 @@ def method_of_data(m: Machine, atom: Const | Plain, name: str, call: Call, state
     gids = [m.whole(v, state)[0] for v in call.all()]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, f".{name}", call.node)
     if name == METHOD and (truth(call.positional[0]) if call.positional else True) is not False:  # a tensor after all
-        return want(m, FREE_TENSOR, call.node, state, call.func.value if isinstance(call.func, ir.Attr) else None)
+        return want(m, FREE_TENSOR, call.node, call.func.value if isinstance(call.func, ir.Attr) else None)
     return PLAIN if not is_none(frozenset((atom,))) else EMPTY
 
 

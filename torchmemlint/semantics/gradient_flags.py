@@ -35,30 +35,27 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
         if type(atom) is Obj and kind in (Kind.PARAMS, Kind.MODULE):
             owner = m.owner_of_params.get(atom.oid, atom.oid)
             m.set_frozen(owner, known is False, state)
-        elif known is not False and not (isinstance(target.value, ir.Name) and type(atom) is Tensor):
+        elif known is not False:
             m.record.flags |= INPUT_GRAD
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
         # Only a leaf may be set so: whatever made the tensor gave it no history.
-        leaf = frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners)
-        if known is not False:
-            leaf = want(m, leaf, node)
-        state.vars[place_of(m, target.value.id)] = leaf
+        state.vars[place_of(m, target.value.id)] = frozenset(
+            Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
+        )
 
 
 INPUT_GRAD = frozenset({RecordFlag.INPUT_GRAD, RecordFlag.UNMARKED_INPUT_GRAD})
 """What a run is told of an input that requires grad and that it does not mark."""
 
 
-def want(m: Machine, value: Value, node: int, state: State | None = None, holder: ir.Expr | None = None) -> Value:
-    """Tensors that are made to require grad and are no parameters, marked as such, and so is what is made of them. With a ``state``,
-    it is the ``holder`` of the tensor that is changed."""
+def want(m: Machine, value: Value, node: int, holder: ir.Expr | None = None) -> Value:
+    """A new tensor that is made to require grad and is no parameter, marked as such, and so is what is made of it. Where a name or a
+    part of something is changed in place (``holder``), other names may stand for it."""
     m.record.flags.add(RecordFlag.INPUT_GRAD)
     mark = frozenset((m.graph(GraphKind.WANTED, node, "", key="wanted"),))
     marked = frozenset(a._replace(graphs=a.graphs | mark) if type(a) is Tensor else a for a in value)
-    if marked == value or isinstance(holder, ir.Attr | ir.Subscript):
+    if marked == value or isinstance(holder, ir.Name | ir.Attr | ir.Subscript):
         m.record.flags.add(RecordFlag.UNMARKED_INPUT_GRAD)
-    elif state is not None and isinstance(holder, ir.Name):
-        state.vars[place_of(m, holder.id)] = marked
     return marked
 
 

@@ -9,9 +9,12 @@ from itertools import islice
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.parameters import STORED_FLAGS, is_library_network, is_torch_function, parametric_attributes
 from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -43,6 +46,11 @@ def _is_part_of_held(world: World, ref: FunctionRef, text: str) -> bool:
     names = text.split(".")
     wholes = [".".join(names[:count]) for count in range(1 + (names[0] == "self"), len(names))]
     return any(is_held(world, ref, whole) for whole in wholes)
+
+
+def holds_tensors(world: World, ref: FunctionRef) -> bool:
+    """Whether a function makes an optimizer of a list of tensors (``Adam([image])``)."""
+    return any(_listed(arg) for call in _constructors(world, ref) for arg in call.args[:1])
 
 
 def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
@@ -226,12 +234,13 @@ def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:
         return False
     if not _certainly_learns(world, path, inside, text):
         return False
-    networks = _networks_held(world, _makers_without(world, path, inside, text))
+    networks = _networks_held(world, _makers_without(world, path, inside, text), bool(inside) and not text.startswith("self."))
     return bool(networks) and not any(_may_have_parts(world, each, network) for network in networks for each in places)
 
 
-def _networks_held(world: World, makers: list[FunctionRef]) -> set[str]:
-    """The networks whose parameters optimizers are made with; none where they are given anything else."""
+def _networks_held(world: World, makers: list[FunctionRef], alone: bool) -> set[str]:
+    """The networks whose parameters optimizers are made with, and the tensors where the module is known in one function ``alone``; none
+    where they are given anything else."""
     held: set[str] = set()
     for maker in makers:
         asked = {call.callee for call in world.facts(maker).calls if call.callee.rpartition(".")[2] in PARAMETERS}
@@ -240,7 +249,7 @@ def _networks_held(world: World, makers: list[FunctionRef]) -> set[str]:
             if first is None:
                 return set()
             if listed := _listed(first):
-                if not all(map(_is_tensor, listed)):
+                if not alone or not all(map(_is_tensor, listed)):
                     return set()
                 held |= {name.partition(".")[0] for name in listed}
                 continue
@@ -258,7 +267,7 @@ def _listed(arg: ArgFact) -> list[str]:
 
 def _is_tensor(text: str) -> bool:
     """Whether a text in a list that an optimizer is given is a tensor, by its name or made to require grad: no group of parameters."""
-    return "()" not in text or text.endswith(f".{TORCH.names['sets-gradient-flag']}()")
+    return text.isidentifier() or text.endswith(f".{TORCH.names['sets-gradient-flag']}()")
 
 
 def _is_group(world: World, ref: FunctionRef, name: str) -> bool:
@@ -314,7 +323,25 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
         made = [(FunctionRef(at.path, attr.method), attr.value) for attr, at in held if attr.method]
     else:
         made = [(each, value) for each in places for name, value in world.facts(each).bound if name == text]
-    return bool(made) and all(is_library_network(world, ref, value) for ref, value in made)
+    if not made or not all(is_library_network(world, ref, value) for ref, value in made):
+        return False
+    return all(_only_runs(world, each, text) for each in places)
+
+
+def _only_runs(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a function does nothing with a module but make it, run it and set its mode: none of its parts is replaced or held."""
+    found = world.function(ref)
+    if found is None:
+        return False
+    uses = runs = 0
+    for node in nodes_of(found[0].body):
+        uses += isinstance(node, ir.Name | ir.Attr) and dotted(node) == text
+        if isinstance(node, ir.Call):
+            itself = isinstance(node.func, ir.Attr) and node.func.name in TORCH.words["gives-itself"]
+            runs += dotted(node.func.value if itself and isinstance(node.func, ir.Attr) else node.func) == text
+        elif isinstance(node, ir.Assign):
+            runs += sum(isinstance(target, ir.Name | ir.Attr) and dotted(target) == text for target in node.targets)
+    return uses == runs
 
 
 def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:

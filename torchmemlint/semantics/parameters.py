@@ -24,8 +24,8 @@ AFFINE = {
 HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 PARAMETERS = TORCH.words["parameter-classes"]
-NUMBER = re.compile(r"(in|out|num)_\w+|\w+_(size|dim|shape)")
-"""Attributes of layers that are sizes (``fc.in_features``)."""
+NUMBER = re.compile(r"(in|out|num)_\w+|\w+_(size|dim|shape)|\w*(cfg|config|info|name)\w*")
+"""Attributes of networks and layers that are sizes or settings (``fc.in_features``)."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""
 PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]

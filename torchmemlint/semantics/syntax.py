@@ -81,9 +81,10 @@ def replaced_items(statement: ir.For) -> ir.Subscript | None:
         isinstance(iterable, ir.Call)
         and dotted(iterable.func) == "enumerate"
         and isinstance(key, ir.Sequence)
+        and len(key.items) == 2
         and iterable.args
     ):
-        iterable, key = iterable.args[0].value, key.items[-1]
+        iterable, key = iterable.args[0].value, key.items[1]
     if isinstance(iterable, ir.Call) and dotted(iterable.func) in ("list", "tuple", "sorted") and len(iterable.args) == 1:
         iterable = iterable.args[0].value
     if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr) and not iterable.args:

@@ -114,7 +114,7 @@ STEPS = re.compile(
 )
 """Words of methods that a framework calls for each step, or each input."""
 ROOT_NAME = re.compile(r"[.\[(]")
-DEVICE = re.compile(r"cuda|device|is_available|(?<![a-z])(?:mps|xpu|npu)", re.IGNORECASE)
+DEVICE = re.compile(r"cuda|device|is_available|gpu|rank|(?<![a-z])(?:mps|xpu|npu)", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
 CONJUNCTION = re.compile(r"\b(?:and|or)\b")
 SHORT = re.compile(r"memory|mem_|[<>%]", re.IGNORECASE)
@@ -192,6 +192,10 @@ def switch_of(event: CallEffect, flow: Flow) -> str:
             name = part.strip("() ")
             if name.startswith("not ") or not SWITCH.fullmatch(name) or DEVICE.search(name) or name.rpartition(".")[2] == PHASE:
                 continue
+            last = name.rpartition(".")[2]
+            trains = any(is_training(e) and test in e.site.guards for e in flow.record.events.values())
+            if trains or purpose.trains(last) or purpose.evaluates(last):
+                continue
             if name in off:
                 return name
             guarded = [call.callee for call in facts.calls if test in call.branch]
@@ -212,7 +216,8 @@ def is_setting(name: str, event: CallEffect, flow: Flow) -> bool:
     if root == "self" and "." not in rest and facts.owner:
         attrs = flow.runs.world.project.attr(ClassRef(flow.frame(event.site).ref.path, facts.owner), rest)
         return all(attr.method.rpartition(".")[2] in ("", "__init__") for attr, _ in attrs)
-    return bool(dot)
+    params = {param.name for param in flow.runs.world.header(flow.runs.world.outermost(flow.frame(event.site).ref)).params}
+    return bool(dot) and (root in params or root not in facts.locals)
 
 
 def when(event: CallEffect, option: str, flow: Flow) -> str:

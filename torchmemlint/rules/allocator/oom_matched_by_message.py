@@ -94,6 +94,7 @@ RULE = Rule(
 EVENT = OomHandler
 OF_A_DEVICE = re.compile(r"cuda|cudnn|cublas|hip|mps|xpu", re.IGNORECASE)
 """Words of a message that other devices' errors do not have."""
+STRINGS = re.compile(r"[\"']([^\"']*)[\"']")
 ONE_COST = "an error of another device (HIP, MPS, XPU), or with another wording, is not handled"
 ALL_COST = "little: the messages of the CUDA, HIP, MPS and XPU allocators all hold these words, today"
 
@@ -112,7 +113,8 @@ def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
     if not flow.has(1, 13):
         yield Silent("torch before 1.13 has no class for out-of-memory errors")
         return
-    alone = any(OF_A_DEVICE.search(flow.source(event.site, test)) for test in event.tests)
+    texts = [text for test in event.tests for text in STRINGS.findall(flow.source(event.site, test)) if OOM_WORDS.search(text)]
+    alone = bool(texts) and all(map(OF_A_DEVICE.search, texts))
     yield Draft(
         flow.at(
             RULE,

@@ -129,7 +129,7 @@ PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
-ALONE = re.compile(r"not .*(distributed|is_initialized|world_size)", re.IGNORECASE)
+ALONE = re.compile(r"not [\w.]*(distributed|world_size)", re.IGNORECASE)
 """Tests that hold where there is one process alone."""
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
@@ -371,7 +371,7 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         flow.source(event.site, event.site.node),
     )  # a file for each process is loaded where it was saved
     several = not restored.numbers and flow.file_says(PROCESSES) and not any(map(ONE_PROCESS.search, about))
-    several = several and not any(map(ALONE.match, event.site.guards))
+    several = several and not any(map(ALONE.fullmatch, event.site.guards))
     costly = (holding is not None and not restored.small) or several
     if runs_on_host(flow):
         costly, cost = False, STRAY

@@ -196,7 +196,7 @@ LABELS = {
     "bare-decorator": "not called",
     "class-decorator": "applies to `__init__` only",
 }
-VERSION = re.compile(r"\btorch\.(__version__|version\.)|\b(torch|pytorch)_?version\b", re.IGNORECASE)
+VERSION = re.compile(r"\btorch\.__version__|\b(torch|pytorch)_?version\b", re.IGNORECASE)
 """Tests of torch's version."""
 DECORATES = re.compile(r"^[\w.]*(no_grad|inference_mode)\(\)$")
 """Managers that are decorators as well."""

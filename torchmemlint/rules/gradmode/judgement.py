@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from torchmemlint.findings import Confidence
+from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
@@ -193,8 +194,11 @@ def is_default(event: Graph, flow: Flow) -> bool:
     method = FunctionRef(flow.frame(event.site).ref.path, condition.method)
     if not flow.runs.world.project.is_function(method.path, "", method.qualname):
         return False
-    default = {param.name: param.default for param in flow.runs.world.header(method).params}.get(name)
-    return default == str(name == condition.test)
+    params = flow.runs.world.header(method).params
+    calls = flow.runs.world.project.callers(method).calls
+    if any(argument_given(params[1:], name, each.call.args) is not None for each in calls):
+        return False
+    return {param.name: param.default for param in params}.get(name) == str(name == condition.test)
 
 
 def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:

@@ -9,8 +9,8 @@ from torchmemlint.rules.gradmode.standing import above, twins
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
-from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind
-from torchmemlint.semantics.optimized import discards, is_copy, is_held, is_left_out, may_discard, throws_away
+from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.optimized import discards, holds_tensors, is_copy, is_held, is_left_out, may_discard, throws_away
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
@@ -29,6 +29,11 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     ):
         return False
     if record.flags & {RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
+        return False
+    unsure = RecordFlag.INPUT_GRAD not in record.flags or RecordFlag.LEARNED_NUMBER in record.flags
+    if unsure and holds_tensors(world, record.root) and not is_copy(world, record.root, event.what):
+        return False  # which tensor it is that the optimizer holds, is not followed
+    if is_handed_on(event, flow):
         return False
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
@@ -57,6 +62,18 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     if not is_of_this_definition(event, flow) or takes_what_learns(event, flow):
         return False
     return trained or flow.runs.fate(record, event.gid).trains
+
+
+def is_handed_on(event: Graph, flow: Flow) -> bool:
+    """Whether the function gives a tensor that is optimized to something that is not visible, or puts it there: what that gives the
+    network may hang on it."""
+    record = flow.record
+    wanted = [gid for gid, graph in record.graphs.items() if graph.kind is GraphKind.WANTED]
+    return any(
+        flow.own(sink.site) and (sink.kind is SinkKind.STORED or (sink.kind is SinkKind.PASSED and sink.how != event.what))
+        for gid in wanted
+        for sink in record.sinks.get(gid, ())
+    )
 
 
 def takes_what_learns(event: Graph, flow: Flow) -> bool:

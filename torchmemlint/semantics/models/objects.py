@@ -223,7 +223,9 @@ def method_of_library(m: Machine, oid: int, name: str, call: Call, state: State)
     """A method that the facts have of the kind of a library's class below which an object's class stands (``self.log`` of a
     LightningModule); None where they have none."""
     cls = m.heap[oid].cls
-    for base in m.world.project.mro(cls) if isinstance(cls, ClassRef) else ():
+    if not isinstance(cls, ClassRef) or m.world.project.attr(cls, name):
+        return None
+    for base in m.world.project.mro(cls):
         kind = TORCH.class_kind(base) if isinstance(base, str) else None
         effect = TORCH.kind_methods.get((kind, name)) if kind is not None else None
         if effect is not None:

@@ -307,7 +307,7 @@ def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
             return tensor(flags=0 if op.last in CUT_FLOATS else INTEGER)
         shared = [m.deep(value, state)[2] for value in call.all()]
         free = tensor(outputs=NOTHING.union(*shared), flags=DETACHED)
-        return want(m, free, call.node) if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True else free
+        return want(m, free, call.node) if truth(call.get(1, GRADIENT_FLAG) or const(False)) is True else free
     whole_logits(m, [op.me], state)
     m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == DETACH:

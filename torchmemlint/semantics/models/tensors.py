@@ -210,7 +210,7 @@ def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if on is False:
         return op.me
     holder = call.func.value if isinstance(call.func, ir.Attr) else None
-    return want(m, op.me, call.node, state, holder)
+    return want(m, op.me, call.node, holder)
 
 
 @has_effect(Effect.HOOK)
