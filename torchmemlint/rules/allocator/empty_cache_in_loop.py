@@ -188,13 +188,14 @@ def switch_of(event: CallEffect, flow: Flow) -> str:
     params = (*flow.runs.world.header(flow.runs.world.outermost(ref)).params, *facts.params)
     off = {param.name for param in params if param.default == "False"}
     for test in event.site.guards:
+        if any(is_training(e) and test in e.site.guards for e in flow.record.events.values()):
+            continue
         for part in CONJUNCTION.split(test):
             name = part.strip("() ")
-            if name.startswith("not ") or not SWITCH.fullmatch(name) or DEVICE.search(name) or name.rpartition(".")[2] == PHASE:
-                continue
             last = name.rpartition(".")[2]
-            trains = any(is_training(e) and test in e.site.guards for e in flow.record.events.values())
-            if trains or purpose.trains(last) or purpose.evaluates(last):
+            if not SWITCH.fullmatch(name) or DEVICE.search(name):
+                continue
+            if last == PHASE or purpose.trains(last) or purpose.evaluates(last):
                 continue
             if name in off:
                 return name
