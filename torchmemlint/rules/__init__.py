@@ -26,6 +26,7 @@ def rule_of(code: str) -> Rule:
     return {rule.code: rule for rule in CARDS.values()}[code]
 
 
+@cache
 def looked_at_for(codes: frozenset[str]) -> frozenset[str]:
     """The rules whose words choose the files and functions that are looked at where these are selected: what a rule that is
     ``of_results`` finds beside the others it finds alone."""
@@ -36,6 +37,7 @@ def looked_at_for(codes: frozenset[str]) -> frozenset[str]:
     return codes | {rule.code for rule in CARDS.values() if rule.default and not rule.preview}
 
 
+@cache
 def modules() -> tuple[ModuleType, ...]:
     """The rule modules: each has ``RULE``, and those that look at events ``EVENT`` and ``check``."""
     from torchmemlint.rules.cards import CARDS
