@@ -32,27 +32,30 @@ WHOLE = ""
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint that the project saves: its file's name where that is written out, else ""; the keys under which tensors are on the
-    host, and those under which they are where the program has them; and all its keys. They are empty where nothing is known."""
+    host, and those under which they are where the program has them; and all its keys. They are empty where nothing is known. Whether
+    all of it is the state of an optimizer."""
 
     path: str
     file: str
     on_host: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
+    of_optimizer: bool = False
 
 
 def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     """What every save says of the file that a call loads, where its weights, or all of it, were on the host: of the saves with its name,
-    those in the same file or folder first; where it has no name that is written out, of all saves of the project."""
+    those in the same file or folder first; where it has no name that is written out, of those in the same file that have none either, or
+    else of all saves of the project."""
     known = world.memoize(all_saved, TORCH.names["saves"])
     name = file_of(world, ref, node)
     named = [saved for saved in known if name and saved.file == name]
     near = [saved for saved in named if saved.path == ref.path] or [
         saved for saved in named if PurePosixPath(saved.path).parent == PurePosixPath(ref.path).parent
     ]
-    chosen = (
-        near or named or ([] if name and any(saved.file for saved in known) else [s for s in known if may_be(world, ref, s)])
-    )
+    others = [] if name and any(saved.file for saved in known) else [saved for saved in known if may_be(world, ref, saved)]
+    beside = [saved for saved in others if saved.path == ref.path and not saved.file]
+    chosen = near or named or beside or others
     if not chosen or not all(saved.on_host for saved in chosen):
         return None
     elsewhere = frozenset[str]().union(*(saved.elsewhere for saved in chosen))
@@ -62,11 +65,25 @@ def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
 
 def may_be(world: World, ref: FunctionRef, saved: Saved) -> bool:
     """Whether a function that loads may load that checkpoint: one that restores a module, and names no key of a dict that is saved, does
-    not (a ``save_training_state`` beside the ``save_network``)."""
+    not (a ``save_training_state`` beside the ``save_network``); nor does one that restores no optimizer load an optimizer's."""
+    if saved.of_optimizer and not restores_optimizer(world, ref):
+        return False
     if not saved.keys or TORCH.names["restores"] not in world.facts(ref).names:
         return True
     found = world.function(world.outermost(ref))
     return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found[0].body))
+
+
+def restores_optimizer(world: World, ref: FunctionRef) -> bool:
+    """Whether a function calls ``load_state_dict`` of an optimizer, or of what may be one."""
+    evidence = world.evidence(ref)
+    receivers = {
+        receiver
+        for call in world.facts(ref).calls
+        for receiver, _, method in [call.callee.rpartition(".")]
+        if method == TORCH.names["restores"]
+    }
+    return any(is_optimizer(world, ref, receiver, evidence.get(receiver, frozenset())) for receiver in receivers)
 
 
 def left_unread(world: World, ref: FunctionRef, node: int) -> tuple[frozenset[str], frozenset[str]]:
@@ -153,7 +170,8 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
             kept = text.kept(call.args[0].value, place)
             on_host, elsewhere = kept if kept is not None else (frozenset[str](), frozenset[str]())
             keys = text.keys(call.args[0].value, place)
-            out.append(Saved(ref.path, text.file(call.args[1].value, place), on_host, elsewhere, keys))
+            state = text.is_of_optimizer(call.args[0].value, place)
+            out.append(Saved(ref.path, text.file(call.args[1].value, place), on_host, elsewhere, keys, state))
     return tuple(out) or (Saved(ref.path, ""),)
 
 

@@ -7,7 +7,8 @@ Reports, in a project that uses CUDA:
   is deleted or rebound before that, under the condition that loaded the file, does not count. If a function returns what it
   loads, the names of its callers count;
 - `torch.load` without `map_location` in a program with several processes: all of them load the file onto the GPU that it was
-  saved from (warning);
+  saved from (warning). The file of the call, or that of a function that leads to it, sets processes up; of a file with weights
+  alone, that of the call;
 - other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be loaded on a machine without that GPU. In a program that moves nothing to a device, every
   call without `map_location` is a note;
@@ -89,7 +90,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.doubts import Doubt
-from torchmemlint.rules.reach import callers_of, is_left_over, is_without_gpu, left_over_cost
+from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_left_over, is_without_gpu, left_over_cost
 from torchmemlint.rules.size import why_little
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
@@ -97,10 +98,11 @@ from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
+from torchmemlint.semantics.variables import says_any
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -366,12 +368,7 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
 def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow) -> Draft:
     """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
     holding = restored.holding
-    about = (
-        *event.site.guards,
-        flow.source(event.site, event.site.node),
-    )  # a file for each process is loaded where it was saved
-    several = not restored.numbers and flow.file_says(PROCESSES) and not any(map(ONE_PROCESS.search, about))
-    several = several and not any(map(ALONE.fullmatch, event.site.guards))
+    several = not restored.numbers and is_in_each_process(event, restored, flow)
     costly = (holding is not None and not restored.small) or several
     if runs_on_host(flow):
         costly, cost = False, STRAY
@@ -400,6 +397,42 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         handler=event.site.handler,
         cause=restored_by(restored),
     )
+
+
+def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> bool:
+    """Whether each of several processes runs a load: its own file runs several, or, of a checkpoint with more than a network's weights,
+    that of a function which leads to it, and no test on the way lets one process alone pass. A file for each process is loaded where it
+    was saved; one of weights alone, in a file that knows of no processes, may be published."""
+    world, project = flow.runs.world, flow.runs.world.project
+    if any(map(is_for_one_process, event.site.guards)) or ONE_PROCESS.search(flow.source(event.site, event.site.node)):
+        return False
+    if has_place_on_other_branch(event, flow):
+        return False
+    if flow.file_says(PROCESSES):
+        return True
+    if all(is_whole(use, restored.event) for use in restored.uses):
+        return False
+    seen: set[FunctionRef] = set()
+    todo = [flow.frame(event.site).ref]
+    for _ in range(CALLERS_UP):
+        calls = [caller for ref in todo for caller in project.callers(ref).calls[:MAX_CALLERS] if caller.certain]
+        calls = [caller for caller in calls if caller.ref not in seen and not any(map(is_for_one_process, caller.call.branch))]
+        if any(says_any(world, caller.ref.path, PROCESSES) for caller in calls):
+            return True
+        todo = [caller.ref for caller in calls]
+        seen.update(todo)
+    return False
+
+
+def has_place_on_other_branch(event: CallEffect, flow: Flow) -> bool:
+    """Whether the same function loads with a ``map_location`` on the other branch of a test: that one is for several processes."""
+    other = {test.removeprefix("not ") if test.startswith("not ") else f"not {test}" for test in event.site.guards}
+    calls = flow.runs.world.facts(flow.frame(event.site).ref).calls
+    return any("map_location" in call.keywords and other & {*call.branch} for call in calls)
+
+
+def is_for_one_process(test: str) -> bool:
+    return bool(ONE_PROCESS.search(test) or ALONE.fullmatch(test))
 
 
 def restored_by(restored: Restored) -> str:
