@@ -64,6 +64,9 @@ def claim(
     record = flow.record
     if mark in record.backwarded:
         return Silent("the kept value is back-propagated itself")
+    marked = record.graphs.get(mark)
+    if marked is not None and flow.trains_in_another_phase(marked):
+        return Silent("the kept value is back-propagated in another phase")
     if is_detached_in_place(flow, mark):
         return Silent("`detach_()` detaches it in every iteration")
     graphs = [g for g in flow.real(gids)]
