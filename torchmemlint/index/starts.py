@@ -23,7 +23,7 @@ from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.torch_facts import TORCH, TorchFacts
-from torchmemlint.torch_facts.words import HookEffect
+from torchmemlint.torch_facts.words import ClassKind, HookEffect
 
 # The branch on which another framework than torch runs.
 _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
@@ -32,10 +32,18 @@ _FUNCTION_HOOKS = TORCH.words["function-hooks"]
 """Methods of a ``Function`` that torch calls itself, with grad mode off."""
 
 _LIGHTNING = TORCH.names["lightning-module"]
+_OF_LIGHTNING = TORCH.words["lightning-methods"]
+_HOOKS = TORCH.names["lightning-hooks"]
 MAX_TO_BACKWARD = 3
 """Calls from a function that is handed on to one that back-propagates."""
 _DRIVEN = sorted(TORCH.words["driven-module"], reverse=True)
 """What a class has that a loop of its own or of a framework drives, by names that Lightning gave to them."""
+
+
+def may_call(base: str, name: str) -> bool:
+    """Whether a class that is not visible may call a method of this name: of Lightning's module all methods are known, and its
+    hooks, of which there are more in each version, are named ``on_…``."""
+    return TORCH.class_kind(base) is not ClassKind.LIGHTNING_MODULE or name.startswith(_HOOKS) or name in _OF_LIGHTNING
 
 
 @dataclass(slots=True)
@@ -155,7 +163,7 @@ class Starts:
                 )  # a loop that is not visible runs the hooks of such a class, in the mode that it chooses
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._classes.mro(ClassRef(ref.path, facts.owner))
-            if any(isinstance(base, str) and not is_quiet(base) for base in bases):
+            if any(isinstance(base, str) and not is_quiet(base) and may_call(base, name) for base in bases):
                 return StartMode.UNSEEN_BASE
         return StartMode.ESCAPES if escapes or not self._complete else StartMode.NO_CALLERS
 

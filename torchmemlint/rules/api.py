@@ -577,8 +577,8 @@ class Flow:
             return False
         if all(p.name != "optimizer_idx" for p in world.header(step).params):
             return False
-        manual = project.method(cls, "automatic_optimization") is not None or any(
-            fact.const == "False" for fact, _ in project.attr(cls, "automatic_optimization")
+        manual = project.method(cls, TORCH.names["steps-by-itself"]) is not None or any(
+            fact.const == "False" for fact, _ in project.attr(cls, TORCH.names["steps-by-itself"])
         )
         optimized = {
             call.callee.removesuffix(".parameters")

@@ -15,6 +15,7 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.optimized import DEEP_COPIES
+from torchmemlint.semantics.parameters import given_frozen
 from torchmemlint.semantics.restored import keeps_optimizers
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.weights import sizes_of, weights_of
@@ -51,7 +52,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
         return NARROW
     if is_lone_layer(graph, flow):
         return LONE
-    if graph.in_part:
+    if graph.in_part or given_frozen(flow.runs.world, flow.record.root, graph.what):
         return IN_PART
     counts = [tiny_count(each, flow) for each in (graph, *networks_below(graph, flow))]
     if all(counts):

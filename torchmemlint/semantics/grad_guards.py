@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.edges import Caller
 from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -24,6 +25,8 @@ def start_mode(world: World, ref: FunctionRef) -> StartMode:
     found = world.project.grad_mode(ref)
     if found.mode == StartMode.MIXED and any(not c.certain for c in found.path):
         return StartMode.UNKNOWN
+    if is_called_by_what_is_handed_on(world, ref):
+        return StartMode.NO_CALLERS
     owner = world.header(ref).owner
     if found.mode == StartMode.NO_CALLERS and owner:
         first = found.path[-1].ref if found.path else ref  # nothing visible calls this one
@@ -33,9 +36,40 @@ def start_mode(world: World, ref: FunctionRef) -> StartMode:
     return found.mode
 
 
+def is_called_by_what_is_handed_on(world: World, ref: FunctionRef) -> bool:
+    """Whether the callers of a function run it with grad mode as they find it, and one of them, or who calls that, is handed on as a
+    value: whoever runs that one mostly leaves grad mode alone."""
+    found = world.project.grad_mode(ref)
+    path = found.path if found.mode == StartMode.ESCAPES else ()
+    if not path or not all(caller.certain or is_sole(world, caller) for caller in path):
+        return False
+    above = [ref, *(caller.ref for caller in path)]
+    methods = [each for each in above if each.qualname != MODULE and world.header(each).owner]
+    if any(_called_by_name(world, each, WITHOUT_GRAD) for each in methods):
+        return False
+    first = above[-1]  # of a method that is handed on, the object's class chooses what runs it
+    return first.qualname == MODULE or (not world.header(first).owner and world.project.callers(first).escapes)
+
+
+def is_sole(world: World, caller: Caller) -> bool:
+    """Whether a call can only mean the methods of one class and of those below it: no other of the project has one of that name."""
+    owners = [
+        ClassRef(method.path, method.qualname.rpartition(".")[0])
+        for method in world.methods_named(caller.call.callee.rpartition(".")[2])
+    ]
+    return any(all(owner in world.project.mro(each) for each in owners) for owner in owners)
+
+
 def called_by_name(world: World, ref: FunctionRef) -> bool:
     """Whether some call in the project, in a place where grad mode may be off, has the method's name and a receiver of which
     nothing is known: the method's caller may be there."""
+    return _called_by_name(world, ref, (*WITHOUT_GRAD, StartMode.UNSEEN_BASE, StartMode.ESCAPES))
+
+
+WITHOUT_GRAD = (StartMode.OFF, StartMode.MIXED)
+
+
+def _called_by_name(world: World, ref: FunctionRef, modes: tuple[StartMode, ...]) -> bool:
     last = ref.qualname.rpartition(".")[2]
     if last.startswith("__") or last in TORCH.methods or any(last == name for _, name in TORCH.kind_methods):
         return False  # tensors, distributions and optimizers have a method of that name: a call of it shows nothing
@@ -44,12 +78,7 @@ def called_by_name(world: World, ref: FunctionRef) -> bool:
             world, caller.path, receiver
         ):
             continue
-        if guarded or world.project.grad_mode(caller).mode in (
-            StartMode.OFF,
-            StartMode.MIXED,
-            StartMode.UNSEEN_BASE,
-            StartMode.ESCAPES,
-        ):
+        if guarded or world.project.grad_mode(caller).mode in modes:
             return True
     return False
 

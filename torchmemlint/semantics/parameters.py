@@ -210,23 +210,24 @@ def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str
     return frozenset().union(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
 
 
-def may_be_given_frozen(world: World, ref: FunctionRef, text: str) -> bool:
-    """Whether a caller may have frozen the module of which a parameter, or a part of one, is called: it goes through its parameters or
-    children, and mentions freezing. ``text`` may name an element of a loop over parts, too."""
+def given_frozen(world: World, ref: FunctionRef, text: str) -> tuple[tuple[FunctionRef, str], ...]:
+    """The callers that may have frozen the module of which a parameter, or a part of one, is called, each with its name for it: they go
+    through its parameters or children, and mention freezing. ``text`` may name an element of a loop over parts, too."""
     facts = world.facts(ref)
     params = {param.name for param in facts.params[bool(facts.owner) :]}
     root = text.partition(".")[0]
     if root not in params:
         root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
-    return root in params and world.memoize(_may_be_given_frozen, (ref, root))
+    return world.memoize(_given_frozen, (ref, root)) if root in params else ()
 
 
-def _may_be_given_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
+def _given_frozen(world: World, key: tuple[FunctionRef, str]) -> tuple[tuple[FunctionRef, str], ...]:
     ref, parameter = key
-    for caller, text in world.project.objects_given(ref, parameter):
-        if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset())):
-            return True
-    return False
+    return tuple(
+        (caller, text)
+        for caller, text in world.project.objects_given(ref, parameter)
+        if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset()))
+    )
 
 
 def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:

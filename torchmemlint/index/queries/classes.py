@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index import keys
 from torchmemlint.index.facts import AttrFact, ClassFacts
 from torchmemlint.index.linked import Linked
-from torchmemlint.index.points_to import Instance
+from torchmemlint.index.points_to import Instance, Method
 from torchmemlint.index.references import ClassRef, FunctionRef
 
 
@@ -60,9 +60,19 @@ def methods_named(linked: Linked, name: str) -> tuple[FunctionRef, ...]:
 
 
 def is_attribute_only(linked: Linked, name: str) -> bool:
-    """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
-    an object that is held there."""
-    return linked.calls.tables.is_held(name) and not linked.calls.tables.named(name)
+    """Whether classes of the project assign an attribute of that name, none of them a function alone, and none defines a method of it:
+    ``x.name(…)`` calls an object that is held there."""
+    tables = linked.calls.tables
+    return (
+        tables.is_held(name)
+        and not tables.named(name)
+        and not any(_holds_function(linked, holder, name) for holder in tables.holders(name))
+    )
+
+
+def _holds_function(linked: Linked, ref: ClassRef, name: str) -> bool:
+    values = linked.points_to.attribute(ref, name)
+    return bool(values) and all(isinstance(value, FunctionRef | Method) for value in values)
 
 
 def is_attribute(linked: Linked, name: str) -> bool:

@@ -14,6 +14,7 @@ from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt, confidence_of, not_a_module
 from torchmemlint.rules.gradmode.closures import called_by_others, returns_both
+from torchmemlint.rules.gradmode.frozen_namesakes import frozen_elsewhere
 from torchmemlint.rules.gradmode.kept_attributes import kept_by_module
 from torchmemlint.rules.gradmode.module_evidence import (
     DETACHES,
@@ -45,9 +46,10 @@ from torchmemlint.rules.gradmode.wrappers import unseen_wrapper
 from torchmemlint.rules.reach import guarded, is_of_another_framework, is_part_of_tests
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.grad_guards import may_guard
+from torchmemlint.semantics.grad_guards import is_called_by_what_is_handed_on, may_guard
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Sink, SinkKind
-from torchmemlint.semantics.parameters import may_be_given_frozen
+from torchmemlint.semantics.optimized import is_held
+from torchmemlint.semantics.parameters import given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE, World
@@ -153,7 +155,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     given = left_out_by_callers(flow)
     if given:
         assumed.append(doubts.always_given(given))
-    assumed += may_be_frozen(event, flow)
+    assumed += (*may_be_frozen(event, flow), *frozen_elsewhere(event, flow))
     if is_of_unknown_class(event) and may_guard(flow.runs.world, flow.frame(event.site).ref, event.what):
         assumed.append(doubts.NAMESAKE_GUARDS)
     if is_of_unknown_class(event) and purpose.words(event.what.rpartition(".")[2])[:1] == (TORCH.names["trains"],):
@@ -226,7 +228,7 @@ def is_demanded(event: Graph, flow: Flow, here: Fate, fate: Fate) -> Silent | No
         return Silent("only the callers know how the result is used; they are checked instead")
     if may_be_trained_in_a_callee(event, flow):
         return Silent("an optimizer steps here, and the function that gets the result may run the backward")
-    if proves_no_graph(fate):
+    if proves_no_graph(fate) and not drops_other_results(event, flow):
         return Silent("`numpy()` of the result would raise if it had a graph")
     if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
         return Silent("another part of the same forward is trained")
@@ -356,7 +358,7 @@ def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
         return Silent("the call failed without grad, and needs it")
     if guards_its_network(event, flow):
         return Silent("its own forward disables grad mode")
-    if may_be_given_frozen(flow.runs.world, root, event.what):
+    if not all(is_held(flow.runs.world, *frozen) for frozen in given_frozen(flow.runs.world, root, event.what)):
         return Silent("a caller may have frozen the module")
     owner = flow.runs.world.header(root).owner
     if owner and event.what.startswith("self.") and flow.runs.frozen_where_made(ClassRef(root.path, owner)):
@@ -406,12 +408,19 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     record = flow.record
     name = "" if record.root.qualname == MODULE else record.root.qualname
     called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
+    if proves_no_graph(fate):
+        yield doubts.OTHERS_WITHOUT
     if done:
-        if not called:
+        if is_called_by_what_is_handed_on(flow.runs.world, record.root):
+            yield doubts.HANDED_ON_CALLER
+        elif not called:
             yield guarded_piece(event, flow, evaluated)
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
-            yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
+            if assumed:
+                yield doubts.MODE_NOT_SURE
+            elif flow.root_is_module():  # a part of a forward: what else it computes may be wanted with its graph
+                yield doubts.GRAPH_WANTED_BY_SOME
         if fate.never_read and event.kind is GraphKind.OPAQUE:
             yield doubts.FOR_ITS_EFFECT
         if event.kind is GraphKind.OPAQUE and not evaluated and not explicit(fate) and not purpose.uses(name):
@@ -458,6 +467,13 @@ def proves_no_graph(fate: Fate) -> bool:
     if is_detached(fate):
         return fate.raises
     return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
+
+
+def drops_other_results(event: Graph, flow: Flow) -> bool:
+    """Whether a method of a network in evaluation mode gives several results (``action, _, value = agent.act(x)``): that one of them has
+    no graph, as an action that is drawn or an index, says nothing of the others."""
+    targets, binds, _ = flow.lowered(event.site).statement(event.site.node)[1].partition(" = ")
+    return bool(binds) and "," in targets and is_of_unknown_class(event) and event.training is False
 
 
 def is_detached(fate: Fate) -> bool:
