@@ -14,7 +14,8 @@ Reports code that should disable grad mode and does not, or does it in the wrong
   visible consumer trains nothing). There is one finding for each such block, at its first `yield`. The decorator on a generator
   works as expected;
 - `volatile=True`, unless grad mode is off anyway, or no network runs in the function and the value stays there; a note if every
-  network that runs in the function is frozen. One finding for each function: a single `with torch.no_grad():` replaces them all;
+  network that runs in the function is frozen or small, runs on the host, or runs in a constructor alone. One finding for each
+  function: a single `with torch.no_grad():` replaces them all;
 - `net.requires_grad = False` on a module: it sets a plain attribute, and the parameters still require grad. The same for
   `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises.
 
@@ -78,7 +79,7 @@ Never for the first four, nor for flags of modules; for the generator, if its co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
@@ -89,6 +90,7 @@ from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.reach import is_left_over, left_over_cost
+from torchmemlint.rules.size import small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
@@ -246,8 +248,11 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
         help_text = WITHOUT_WITH
     if event.kind.startswith("async-") and not builds_graph(flow):
         cost = UNSEEN_COST
-    if event.kind == "volatile" and all_frozen(flow):
-        severity, cost = Severity.NOTE, FROZEN_COST
+    if event.kind == "volatile":
+        networks = networks_of(flow)
+        small = "" if not networks or all_frozen(networks) else why_all_small(networks, flow)
+        if small or all_frozen(networks):
+            severity, cost = Severity.NOTE, small_cost(COST, small) if small else FROZEN_COST
     if event.kind == "generator-leak" and only_consumed(flow.runs.world, flow.frame(event.site).ref):
         severity, cost = Severity.NOTE, CONSUMED_COST
     name = event.name
@@ -308,14 +313,27 @@ def is_trained_on(flow: Flow) -> bool:
     return bool(says) and not purpose.evaluates(name)
 
 
-def all_frozen(flow: Flow) -> bool:
-    """Whether every network that the root runs with grad mode on is frozen, and given nothing that has a graph; at least one is."""
-    networks = [
+def networks_of(flow: Flow) -> list[Graph]:
+    """The forwards of networks that the root runs with grad mode on."""
+    return [
         graph
         for graph in flow.record.graphs.values()
         if graph.kind in CALLED_KINDS and graph.mode is not Mode.OFF and (graph.frozen or is_network(graph, flow))
     ]
+
+
+def all_frozen(networks: Sequence[Graph]) -> bool:
+    """Whether every network is frozen, and given nothing that has a graph; at least one is."""
     return bool(networks) and all(graph.frozen for graph in networks)
+
+
+def why_all_small(networks: Sequence[Graph], flow: Flow) -> str:
+    """Why the graphs of all networks are small, in the words for the first of those that are not frozen, or short-lived; "" where one may
+    be large."""
+    if flow.record.root.qualname.endswith(".__init__"):
+        return "it runs once, when the object is made"
+    reasons = [why_small(graph, flow) for graph in networks if not graph.frozen]
+    return reasons[0] if all(reasons) else ""
 
 
 def why_no_graph(event: GradModeMisuse, flow: Flow) -> Silent | None:

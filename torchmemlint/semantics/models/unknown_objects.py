@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 
 from torchmemlint.index.fact_words import AttrKind
@@ -236,6 +237,8 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     """What no tensor has: a method, or a network that the object holds (``nets.generator(x)``), by the name where nothing else tells."""
+    if is_method_of_builtin(m.heap[oid].cls, name):
+        return PLAIN
     if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
@@ -252,6 +255,12 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     if runs and m.frozen_wherever(name):
         freeze(m, out, call)
     return out
+
+
+def is_method_of_builtin(cls: object, name: str) -> bool:
+    """Whether a class is one of Python's own that has a method of that name: ``text.encode("utf-8")`` of a parameter that is annotated."""
+    package, _, last = str(cls).partition(".")
+    return package == builtins.__name__ and hasattr(getattr(builtins, last, None), name)
 
 
 def is_given_an_optimizer(m: Machine, call: Call) -> bool:
