@@ -136,8 +136,8 @@ def _switches_off(world: World, ref: FunctionRef) -> bool:
 
 
 def _guards_numbers_alone(world: World, ref: FunctionRef) -> bool:
-    """Whether all that a method does with grad mode off is arithmetic of torch's functions, beside more of it with grad mode on: a loss
-    that measures something on the side."""
+    """Whether a method runs nothing that may be a network with grad mode off, beside arithmetic of torch's functions with grad mode on:
+    a loss that measures something on the side, or matches targets."""
     facts = world.facts(ref)
     inside, outside = set[str](), set[str]()
     for call in facts.calls:
@@ -147,7 +147,12 @@ def _guards_numbers_alone(world: World, ref: FunctionRef) -> bool:
     def computes(callee: str) -> bool:
         return (world.project.resolve(ref.path, callee, ref.qualname) or "").startswith("torch.")
 
-    return bool(inside) and all(map(computes, inside)) and any(map(computes, outside - inside))
+    def runs(callee: str) -> bool:
+        if computes(callee) or ("." not in callee and world.project.is_function(ref.path, ref.qualname, callee)):
+            return False
+        return callee.startswith("self.") or purpose.may_be_network(callee)
+
+    return bool(inside) and not any(map(runs, inside)) and any(map(computes, outside - inside))
 
 
 def _runs_by_what_guards(world: World, ref: FunctionRef) -> bool:

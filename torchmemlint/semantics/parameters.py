@@ -218,16 +218,22 @@ def given_frozen(world: World, ref: FunctionRef, text: str) -> tuple[tuple[Funct
     root = text.partition(".")[0]
     if root not in params:
         root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
-    return world.memoize(_given_frozen, (ref, root)) if root in params else ()
+    return world.memoize(_given_frozen, (ref, root, MAX_GIVERS)) if root in params else ()
 
 
-def _given_frozen(world: World, key: tuple[FunctionRef, str]) -> tuple[tuple[FunctionRef, str], ...]:
-    ref, parameter = key
-    return tuple(
-        (caller, text)
-        for caller, text in world.project.objects_given(ref, parameter)
-        if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset()))
-    )
+MAX_GIVERS = 2
+"""Calls above the caller of a function to which a module is handed on from where it may be frozen."""
+
+
+def _given_frozen(world: World, key: tuple[FunctionRef, str, int]) -> tuple[tuple[FunctionRef, str], ...]:
+    ref, parameter, above = key
+    found: list[tuple[FunctionRef, str]] = []
+    for caller, text in world.project.objects_given(ref, parameter):
+        if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset())):
+            found.append((caller, text))
+        elif above and any(param.name == text for param in world.header(caller).params):
+            found += world.memoize(_given_frozen, (caller, text, above - 1))
+    return tuple(found)
 
 
 def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:
