@@ -139,10 +139,17 @@ class Starts:
 
     def is_test(self, ref: FunctionRef) -> bool:
         """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), or lies in a folder ``test``
-        as others do in ``train``, and has none."""
+        as others do in ``train``, and has none; nor one that the same file calls with arguments: a test runner gives what it asks for."""
         if not is_test(ref.path, ref.qualname):
             return False
-        return "tests" in ref.path.replace("\\", "/").split("/")[:-1] or self._reader.has_tests(ref.path)
+        folders = ref.path.replace("\\", "/").split("/")[:-1]
+        if "tests" in folders:
+            return True
+        return self._reader.has_tests(ref.path) and ("test" in folders or not self._is_given_arguments(ref))
+
+    def _is_given_arguments(self, ref: FunctionRef) -> bool:
+        calls = self._calls.callers(ref).calls
+        return any(caller.certain and caller.call.args and caller.ref.path == ref.path for caller in calls)
 
     def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> StartMode:
         """The start of a function that no visible code calls."""
