@@ -22,6 +22,7 @@ from torchmemlint.index.names import Names
 from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
+from torchmemlint.index.views import imports_tests
 from torchmemlint.torch_facts import TORCH, TorchFacts
 from torchmemlint.torch_facts.words import ClassKind, HookEffect
 
@@ -139,17 +140,22 @@ class Starts:
 
     def is_test(self, ref: FunctionRef) -> bool:
         """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), or lies in a folder ``test``
-        as others do in ``train``, and has none; nor one that the same file calls with arguments: a test runner gives what it asks for."""
+        as others do in ``train``, and has none; nor one to which a program in the same file gives arguments: a test gets them from its
+        runner."""
         if not is_test(ref.path, ref.qualname):
             return False
-        folders = ref.path.replace("\\", "/").split("/")[:-1]
-        if "tests" in folders:
+        if "tests" in ref.path.replace("\\", "/").split("/")[:-1]:
             return True
-        return self._reader.has_tests(ref.path) and ("test" in folders or not self._is_given_arguments(ref))
+        return self._reader.has_tests(ref.path) and (is_test(ref.path, "") or not self._is_part_of_program(ref))
 
-    def _is_given_arguments(self, ref: FunctionRef) -> bool:
-        calls = self._calls.callers(ref).calls
-        return any(caller.certain and caller.call.args and caller.ref.path == ref.path for caller in calls)
+    def _is_part_of_program(self, ref: FunctionRef) -> bool:
+        """Whether a function without decorators, in a file without a library for tests, gets arguments from one there that is no test."""
+        if imports_tests(self._reader.imports(ref.path)) or self._reader.header(ref).decorators:
+            return False
+        return any(
+            caller.certain and caller.call.args and caller.ref.path == ref.path and not is_test(ref.path, caller.ref.qualname)
+            for caller in self._calls.callers(ref).calls
+        )
 
     def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> StartMode:
         """The start of a function that no visible code calls."""

@@ -67,11 +67,12 @@ def has_tests(module: ModuleFacts) -> bool:
     """Whether a module has unit tests by its names or imports, or no class of its own."""
     names = [facts.qualname.rpartition(".")[2] for facts in module.functions]
     names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
-    return (
-        any(name.startswith(("test_", "Test")) for name in names)
-        or any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in module.imports)
-        or not module.classes
-    )
+    return any(name.startswith(("test_", "Test")) for name in names) or imports_tests(module.imports) or not module.classes
+
+
+def imports_tests(imports: tuple[tuple[str, str], ...]) -> bool:
+    """Whether a library for unit tests is among what a module imports."""
+    return any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in imports)
 
 
 def is_program(module: ModuleFacts) -> bool:

@@ -78,8 +78,8 @@ OTHERS_WITHOUT = Doubt(3, "the method disables grad mode itself, or no result of
 """One of its results has none."""
 OBJECT_GUARDED = Doubt(2, "what calls the object disables grad mode")
 """Objects of the class are made, and nothing visible calls one: it is handed on as a callback."""
-HANDED_ON_CALLER = Doubt(2, "whoever runs the function that is handed on, and calls this one, disables grad mode")
-"""All nine such findings on public code (of four repositories) were true."""
+HANDED_ON_CALLER = Doubt(3, "whoever runs the function that is handed on, and calls this one, disables grad mode")
+"""Runs of it by way of a list, a registry or a ``partial`` are not seen."""
 FORWARD_GUARDED = Doubt(3, "whoever runs the model disables grad mode")
 """The function is part of a forward, and nothing visible runs that: code that evaluates a model mostly guards the call."""
 GRAPH_WANTED_BY_SOME = Doubt(3, "the callers that leave grad mode on need the graph")

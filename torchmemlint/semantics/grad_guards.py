@@ -150,7 +150,7 @@ def _guards_numbers_alone(world: World, ref: FunctionRef) -> bool:
     def runs(callee: str) -> bool:
         if computes(callee) or ("." not in callee and world.project.is_function(ref.path, ref.qualname, callee)):
             return False
-        return callee.startswith("self.") or purpose.may_be_network(callee)
+        return callee.startswith(("self.", "super()")) or purpose.may_be_network(callee)
 
     return bool(inside) and not any(map(runs, inside)) and any(map(computes, outside - inside))
 

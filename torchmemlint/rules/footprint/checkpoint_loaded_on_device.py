@@ -7,8 +7,8 @@ Reports, in a project that uses CUDA:
   is deleted or rebound before that, under the condition that loaded the file, does not count. If a function returns what it
   loads, the names of its callers count;
 - `torch.load` without `map_location` in a program with several processes: all of them load the file onto the GPU that it was
-  saved from (warning). The file of the call, or that of a function that leads to it, sets processes up; of a file with weights
-  alone, that of the call;
+  saved from (warning). The file of the call runs several, or, if more than weights is loaded, a function that leads to the call
+  joins several;
 - other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be loaded on a machine without that GPU. In a program that moves nothing to a device, every
   call without `map_location` is a note;
@@ -102,7 +102,6 @@ from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
-from torchmemlint.semantics.variables import says_any
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -129,6 +128,8 @@ ON_THE_HOST = TORCH.words["quantizes"]
 
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
+JOINS = TORCH.names["joins-processes"]
+RANK = TORCH.names["asks-for-rank"]
 ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
 ALONE = re.compile(r"not [\w.]*(distributed|world_size)", re.IGNORECASE)
@@ -401,7 +402,7 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
 
 def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> bool:
     """Whether each of several processes runs a load: its own file runs several, or, of a checkpoint with more than a network's weights,
-    that of a function which leads to it, and no test on the way lets one process alone pass. A file for each process is loaded where it
+    a function that leads to it joins several, and no test on the way lets one process alone pass. A file for each process is loaded where it
     was saved; one of weights alone, in a file that knows of no processes, may be published."""
     world, project = flow.runs.world, flow.runs.world.project
     if any(map(is_for_one_process, event.site.guards)) or ONE_PROCESS.search(flow.source(event.site, event.site.node)):
@@ -417,11 +418,16 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
     for _ in range(CALLERS_UP):
         calls = [caller for ref in todo for caller in project.callers(ref).calls[:MAX_CALLERS] if caller.certain]
         calls = [caller for caller in calls if caller.ref not in seen and not any(map(is_for_one_process, caller.call.branch))]
-        if any(says_any(world, caller.ref.path, PROCESSES) for caller in calls):
+        if any(joins_processes(world.facts(caller.ref)) for caller in calls):
             return True
         todo = [caller.ref for caller in calls]
         seen.update(todo)
     return False
+
+
+def joins_processes(facts: FunctionFacts) -> bool:
+    """Whether a function makes its process one of several, and asks for no rank, by which one of them may go on alone."""
+    return JOINS in facts.names and RANK not in facts.names
 
 
 def has_place_on_other_branch(event: CallEffect, flow: Flow) -> bool:

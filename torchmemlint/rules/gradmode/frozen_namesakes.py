@@ -12,10 +12,12 @@ from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.graphs import Graph
+from torchmemlint.semantics.optimized import is_held
 from torchmemlint.semantics.parameters import may_freeze
 from torchmemlint.semantics.runs import MAX_CALLERS
+from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import everything, nodes_of_expr
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 UP = 3
@@ -51,29 +53,56 @@ def names_given(world: World, ref: FunctionRef, first: str, up: int = UP) -> Ite
 
 
 def _gets_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
-    """Whether a function, or one that leads to it, calls one that freezes a network of that name, and returns it."""
+    """Whether a function, or one that leads to it, binds that name to what a function gives that freezes a network of the name."""
     ref, name = key
-    if not name:
+    if not name or is_held(world, ref, name):
         return False
     frozen = {each for each in world.project.functions_calling(f"{name}.{FREEZES}") if is_frozen_in(world.facts(each), name)}
     looked = [each for iterator in ITERATORS for each in world.project.functions_calling(f"{name}.{iterator}")]
     frozen.update(each for each in looked if may_freeze(world.facts(each), name, frozenset()))
-    makers = {caller.ref for each in frozen if gives_back(world, each, name) for caller in world.project.callers(each).calls}
-    todo = [ref] if makers else []
+    binding = {
+        caller.ref
+        for each in frozen
+        for caller in world.project.callers(each).calls
+        if gives_back(world, each, name) and binds(world, caller.ref, name, caller.call.callee)
+    }
+    todo = [ref] if binding else []
     for _ in range(UP):
-        if not makers.isdisjoint(todo):
+        if not binding.isdisjoint(todo):
             return True
         todo = [caller.ref for each in todo for caller in world.project.callers(each).calls[:MAX_CALLERS]]
-    return not makers.isdisjoint(todo)
+    return not binding.isdisjoint(todo)
 
 
 def gives_back(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function returns what it calls by that name, alone or among others."""
-    found = world.function(ref)
-    returns = () if found is None else [each.value for each in everything(found[0].body) if isinstance(each, ir.Return)]
+    returned = [each.value for each in statements_of(world, ref) if isinstance(each, ir.Return) and each.value is not None]
+    return any(name in names_in(value) for value in returned)
+
+
+def binds(world: World, ref: FunctionRef, name: str, callee: str) -> bool:
+    """Whether a function binds a name, alone or among others, to what a call gives."""
     return any(
-        isinstance(part, ir.Name) and part.id == name for value in returns if value is not None for part in nodes_of_expr(value)
+        isinstance(each, ir.Assign)
+        and isinstance(each.value, ir.Call)
+        and dotted(each.value.func) == callee
+        and any(name in names_in(target) for target in each.targets)
+        for each in statements_of(world, ref)
     )
+
+
+def statements_of(world: World, ref: FunctionRef) -> Iterator[object]:
+    if ref.qualname == MODULE:
+        lowered = world.lowered(ref.path, MODULE)
+        function = None if lowered is None else lowered.functions[MODULE]
+    else:
+        found = world.function(ref)
+        function = None if found is None else found[0]
+    return iter(()) if function is None else everything(function.body)
+
+
+def names_in(expr: ir.Expr) -> set[str]:
+    return {part.id for part in nodes_of_expr(expr) if isinstance(part, ir.Name)}
 
 
 def is_frozen_in(facts: FunctionFacts, name: str) -> bool:

@@ -250,7 +250,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
         cost = UNSEEN_COST
     if event.kind == "volatile":
         networks = networks_of(flow)
-        small = "" if not networks or all_frozen(networks) else why_all_small(networks, flow)
+        small = "" if not networks or all_frozen(networks) else why_all_small(event, networks, flow)
         if small or all_frozen(networks):
             severity, cost = Severity.NOTE, small_cost(COST, small) if small else FROZEN_COST
     if event.kind == "generator-leak" and only_consumed(flow.runs.world, flow.frame(event.site).ref):
@@ -327,10 +327,10 @@ def all_frozen(networks: Sequence[Graph]) -> bool:
     return bool(networks) and all(graph.frozen for graph in networks)
 
 
-def why_all_small(networks: Sequence[Graph], flow: Flow) -> str:
+def why_all_small(event: GradModeMisuse, networks: Sequence[Graph], flow: Flow) -> str:
     """Why the graphs of all networks are small, in the words for the first of those that are not frozen, or short-lived; "" where one may
     be large."""
-    if flow.record.root.qualname.endswith(".__init__"):
+    if flow.record.root.qualname.endswith(".__init__") and not event.site.loops:
         return "it runs once, when the object is made"
     reasons = [why_small(graph, flow) for graph in networks if not graph.frozen]
     return reasons[0] if all(reasons) else ""

@@ -419,7 +419,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
             if assumed:
                 yield doubts.MODE_NOT_SURE
-            elif flow.root_is_module():  # a part of a forward: what else it computes may be wanted with its graph
+            elif flow.root_is_module() or flow.hooks_forwards():  # what else is computed may be wanted with its graph
                 yield doubts.GRAPH_WANTED_BY_SOME
         if fate.never_read and event.kind is GraphKind.OPAQUE:
             yield doubts.FOR_ITS_EFFECT
@@ -472,8 +472,8 @@ def proves_no_graph(fate: Fate) -> bool:
 def drops_other_results(event: Graph, flow: Flow) -> bool:
     """Whether a method of a network in evaluation mode gives several results (``action, _, value = agent.act(x)``): that one of them has
     no graph, as an action that is drawn or an index, says nothing of the others."""
-    targets, binds, _ = flow.lowered(event.site).statement(event.site.node)[1].partition(" = ")
-    return bool(binds) and "," in targets and is_of_unknown_class(event) and event.training is False
+    bound = NAMES.match(flow.lowered(event.site).statement(event.site.node)[1])
+    return bound is not None and "," in bound[1] and is_of_unknown_class(event) and event.training is False
 
 
 def is_detached(fate: Fate) -> bool:
