@@ -590,20 +590,22 @@ def test_hooks_of_frameworks() -> None:
         def training_step(self, batch, i): return self.loss(batch)
         def help(self, batch): pass
         def loss(self, batch): pass
-        def own_hook(self): pass
+        def own_method(self): pass
+        def on_later_hook(self): pass
     class F(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x): return x
     """
     assert {
         name: mode(source, name)
-        for name in ("M.validation_step", "M.training_step", "M.help", "M.loss", "M.own_hook", "F.forward")
+        for name in ("M.validation_step", "M.training_step", "M.help", "M.loss", "M.own_method", "M.on_later_hook", "F.forward")
     } == {
         "M.validation_step": "off",
         "M.training_step": "on",
         "M.help": "off",
         "M.loss": "on",
-        "M.own_hook": "unseen-base",
+        "M.own_method": "no-callers",
+        "M.on_later_hook": "unseen-base",
         "F.forward": "off",
     }
 

@@ -89,7 +89,7 @@ from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 RULE = Rule(
     code="TML301",
@@ -302,7 +302,7 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
     of_steps = {
         test
         for other in flow.record.events.values()
-        if is_training(other) and other.site.loops == event.site.loops
+        if (is_training(other) or is_possible_step(other)) and other.site.loops == event.site.loops
         for test in other.site.guards
     }
     own = [test for test in event.site.guards if test not in of_steps]
@@ -311,6 +311,11 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
     if any(is_listed_turn(test, event, flow) for test in tests):
         return True
     return any(is_rate(test) for test in [*tests, *gates]) or any(is_answer(test) for test in gates)
+
+
+def is_possible_step(event: object) -> bool:
+    """Whether an optimizer that a function out of sight made may take a step: under the test by which gradients are accumulated."""
+    return isinstance(event, CallEffect) and event.effect is CallByName.POSSIBLE_STEP
 
 
 def is_listed_turn(test: str, event: CallEffect, flow: Flow) -> bool:
