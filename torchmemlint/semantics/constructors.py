@@ -263,8 +263,9 @@ class Constructor:
         project = self.world.project
         paths = dict.fromkeys([scope.ref.path, *(ref.path for ref in project.functions_calling("parser.add_argument"))])
         for path in paths:
-            calls = [call for facts in project.module(path).functions for call in facts.calls]
-            found = {default for call in calls if (default := default_of(call, name)) is not None}
+            found = {
+                default for call in self.world.memoize(_options_of, path) if (default := default_of(call, name)) is not None
+            }
             if found:
                 (only,) = found if len(found) == 1 else ("",)
                 return plain_value(only)
@@ -494,6 +495,15 @@ def part_for(text: str, target: ir.Expr, value: ir.Expr) -> ir.Expr | None:
 
 def is_super(func: ir.Expr) -> bool:
     return isinstance(func, ir.Attr) and isinstance(func.value, ir.Call) and dotted(func.value.func) == "super"
+
+
+def _options_of(world: World, path: str) -> tuple[CallFact, ...]:
+    """The calls in a file that may define an option."""
+    calls = (call for facts in world.project.module(path).functions for call in facts.calls)
+    return tuple(call for call in calls if call.callee.rpartition(".")[2].startswith(DEFINES))
+
+
+DEFINES = ("add_argument", "DEFINE_")
 
 
 def default_of(call: CallFact, option: str) -> str | None:
