@@ -55,7 +55,7 @@ def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     ]
     others = [] if name and any(saved.file for saved in known) else [saved for saved in known if may_be(world, ref, saved)]
     beside = [saved for saved in others if saved.path == ref.path and not saved.file]
-    read = keys_read(world, ref, node)
+    read = keys_read(world, ref, node) if beside else frozenset[str]()
     if read and not any(read <= saved.keys for saved in beside):
         beside = []  # a dict with more than what is saved there
     chosen = near or named or beside or others

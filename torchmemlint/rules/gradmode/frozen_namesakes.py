@@ -63,8 +63,9 @@ def _gets_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
     binding = {
         caller.ref
         for each in frozen
+        if gives_back(world, each, name)
         for caller in world.project.callers(each).calls
-        if gives_back(world, each, name) and binds(world, caller.ref, name, caller.call.callee)
+        if binds(world, caller.ref, name, caller.call.callee)
     }
     todo = [ref] if binding else []
     for _ in range(UP):
