@@ -246,3 +246,120 @@ def get_best(model, loader, optimizer):
     return float(total)
 """
     assert [f.code for f in found(tmp_path, text)] == ["TML101"]
+
+
+WASTES = """
+import parts
+import torch
+from torch import nn
+from torchvision import models
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.layer(x)
+    def features(self, x):
+        return self.layer(x)
+    @classmethod
+    def of(cls, x):
+        return cls()
+
+def build_model(args):
+    return args.kind
+
+def of_class(x):
+    net = Net()
+    return net(x)
+
+def of_method(x):
+    net = Net()
+    return net.features(x)
+
+def drops_what_a_method_gives(x):
+    net = Net()
+    net.features(x)
+
+def by_name(model, x):
+    return model(x)
+
+def of_method_by_name(model, x):
+    return model.embed(x)
+
+def only_asks_it_for_something(model, path):
+    model.store_at(path)
+
+def made_outside(x):
+    vgg = models.vgg16()
+    return vgg(x)
+
+def of_a_class_outside(x):
+    net = parts.Mixer(2)
+    return net(x)
+
+def of_known_methods(thing, x):
+    return thing.features(x)
+
+def of_a_function_named_for_it(args):
+    return build_model(args)
+
+def makes_a_layer(x):
+    return nn.Linear(x, x)
+
+def makes_an_object(x):
+    return Net()
+
+def calls_the_class(x):
+    return Net.of(x)
+
+def over_a_call(x):
+    return of_class(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("of_class", True),
+        ("of_method", True),
+        ("drops_what_a_method_gives", False),
+        ("by_name", True),
+        ("of_method_by_name", True),
+        ("only_asks_it_for_something", False),
+        ("made_outside", True),
+        ("of_a_class_outside", True),
+        ("of_known_methods", True),
+        ("of_a_function_named_for_it", False),
+        ("makes_a_layer", False),
+        ("makes_an_object", False),
+        ("calls_the_class", False),
+    ],
+)
+def test_a_network_is_run_by_a_call_of_it_or_by_a_method_whose_result_is_used(name: str, may: bool) -> None:
+    world = World(Project.build([module_facts("m.py", WASTES)]), Settings(), lambda path: WASTES)
+    assert root_choice.may_waste_graphs(world, FunctionRef("m.py", name)) == may
+
+
+def test_what_a_function_runs_is_cut_by_its_callers() -> None:
+    text = f"{WASTES}\ndef asks(xs):\n    return [over_a_call(x).item() for x in xs]\n"
+    world = World(Project.build([module_facts("m.py", text)]), Settings(), lambda path: text)
+    assert root_choice.may_waste_graphs(world, FunctionRef("m.py", "over_a_call"))
+    assert root_choice.may_waste_graphs(world, FunctionRef("m.py", "asks"))
+
+
+@pytest.mark.parametrize(
+    ("added", "alone"),
+    [
+        ("", True),
+        ("with torch.no_grad():\n    print(plain)\n", False),
+        ("@torch.no_grad\ndef uncalled(x):\n    return x\n", False),
+        ("class Holder:\n    guard = torch.no_grad()\n", False),
+    ],
+)
+def test_words_in_decorators_alone_are_no_matter_of_a_files_own_statements(added: str, alone: bool) -> None:
+    text = (
+        "import torch\n\n@torch.no_grad()\ndef plain(model, x):\n    with torch.no_grad():\n        return model(x)\n\n" + added
+    )
+    world = World(Project.build([module_facts("m.py", text)]), Settings(), lambda path: text)
+    assert root_choice.stands_above_functions(world, "m.py", frozenset({"no_grad"})) == alone

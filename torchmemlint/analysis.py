@@ -104,7 +104,10 @@ def is_candidate(
     if words & enough:
         return True
     if facts.qualname == "<module>":
-        return bool(words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH)) or may_waste_graphs(runs, ref, facts)
+        said = words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH)
+        if said and not (said <= NO_GRAD and root_choice.stands_above_functions(runs.world, ref.path, said)):
+            return True
+        return may_waste_graphs(runs, ref, facts)
     if words & BACKWARD or runs.world.trains_result(ref):
         return True
     if words & WITHOUT_GRAPH:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from torchmemlint.index.edges import Callees
 from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.modes import StartMode
@@ -16,7 +17,7 @@ from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ClassKind
+from torchmemlint.torch_facts.words import ClassKind, Effect
 
 WITH_GRAPHS = frozenset({StartMode.ON, StartMode.MIXED, StartMode.NO_CALLERS, StartMode.ESCAPES})
 """Modes of a function's callers (``grad_guards.start_mode``) in which a model that it runs may build a graph."""
@@ -57,60 +58,110 @@ def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
     is_part = facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
     if is_part and (ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or facts.names.isdisjoint(CUTS)):
         return False
-    called = {call.callee for call in facts.calls if call.loops or not is_part}
-    runs = any(is_known_module(world, ref, callee) for callee in sorted(called)) or cuts_what_others_run(world, ref, facts)
+    called = calls_by_meaning(facts, loops_alone=bool(is_part))
+    runs = any(is_network(world, ref, call) for call in called) or cuts_what_others_run(world, ref, facts)
     return runs and start_mode(world, ref) in WITH_GRAPHS
+
+
+def calls_by_meaning(facts: FunctionFacts, loops_alone: bool = False) -> list[CallFact]:
+    """The calls of a function, of those alike in what is asked of them here one alone; ``loops_alone`` those inside its loops."""
+    alike = {
+        (call.callee, call.keywords, call.used is ResultUse.DROPPED): call
+        for call in facts.calls
+        if call.loops or not loops_alone
+    }
+    return [alike[key] for key in sorted(alike)]
 
 
 def cuts_what_others_run(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """Whether the function calls a function of the project that runs a network and cuts nothing off, and cuts off in a loop what that
     gives, or hands it to callers that do: a method of an object that is no module, too."""
     cuts = not facts.names.isdisjoint(CUTS)
-    called = {(call.callee, call.keywords) for call in facts.calls if call.loops or not cuts}
     runs = any(
-        callee != ref and world.memoize(runs_a_network, callee)
-        for text, keywords in sorted(called)
-        for callee in world.project.callees(ref.path, ref.qualname, text, *keywords).refs
+        callee != ref and world.memoize(runs_a_network, (callee, CALLS_DEEP))
+        for call in calls_by_meaning(facts, loops_alone=cuts)
+        for callee in callees(world, ref, call).refs
     )
     if cuts or not runs:
         return runs
     return any(not world.facts(caller.ref).names.isdisjoint(CUTS) for caller in world.project.callers(ref).calls)
 
 
-def runs_a_network(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> bool:
+def runs_a_network(world: World, asked: tuple[FunctionRef, int]) -> bool:
     """Whether a function that is no method of a module and cuts nothing off calls what is known for a module, itself or in a function of
-    the project."""
+    the project, over as many calls."""
+    ref, depth = asked
     facts = world.facts(ref)
     if not facts.names.isdisjoint(CUTS) or (
         facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
     ):
         return False
-    called = {(call.callee, call.keywords) for call in facts.calls}
-    if any(is_known_module(world, ref, text) for text, _ in sorted(called)):
+    called = calls_by_meaning(facts)
+    if any(is_network(world, ref, call) for call in called):
         return True
     return depth > 0 and any(
-        callee != ref and runs_a_network(world, callee, depth - 1)
-        for text, keywords in sorted(called)
-        for callee in world.project.callees(ref.path, ref.qualname, text, *keywords).refs
+        callee != ref and world.memoize(runs_a_network, (callee, depth - 1))
+        for call in called
+        for callee in callees(world, ref, call).refs
     )
 
 
-def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:
-    """Whether what a call names, or the object whose method it is, is known for a module, or reads like a network."""
+def callees(world: World, ref: FunctionRef, call: CallFact) -> Callees:
+    """The functions of the project that a call in a function may reach."""
+    return world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords)
+
+
+def is_network(world: World, ref: FunctionRef, call: CallFact) -> bool:
+    """Whether what a call names is known for a module, or reads like a network, or is a method of such a one whose result is used.
+
+    What is known to be a function, a class or a method of something else is none, whatever its name says (``build_model(args)``,
+    ``nn.Linear(1, 2)``)."""
+    callee = call.callee
     receiver, _, name = callee.rpartition(".")
     if name in TORCH.module_methods or name in TORCH.methods:
         return False
     if name in OF_EVERYTHING:  # of a module, too: its own `decode`
         cls = world.project.class_of(ref.path, ref.qualname, receiver) if receiver else None
         return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
+    reached = callees(world, ref, call)
+    if reached.refs and all(is_of_module(world, each) for each in reached.refs):
+        direct = all(each.qualname.rpartition(".")[2] in TORCH.words["forward"] for each in reached.refs)
+        return direct or call.used is not ResultUse.DROPPED
+    if reached.certain and reached.refs:
+        return False
     for text in (callee, receiver):
-        if text and text not in ("self", "cls"):
-            if purpose.may_be_network(text) or looks_like_module(world.evidence(ref).get(text, frozenset())):
-                return True
-            found = world.project.class_of(ref.path, ref.qualname, text)
-            if found is not None:
-                return bool(world.is_module_class(found)) if isinstance(found, ClassRef) else class_kind(found) is Kind.MODULE
+        if not text or text in ("self", "cls") or (text == receiver and call.used is ResultUse.DROPPED):
+            continue
+        found = world.project.class_of(ref.path, ref.qualname, text)
+        if isinstance(found, ClassRef):
+            return bool(world.is_module_class(found))
+        kind = class_kind(found) if found is not None else Kind.THING
+        if kind is not Kind.THING:
+            return kind is Kind.MODULE
+        if looks_like_module(world.evidence(ref).get(text, frozenset())) or makes_module(world, ref, text):
+            return True
+        if (found is not None or not reached.certain) and purpose.may_be_network(text):
+            return True
     return False
+
+
+def is_of_module(world: World, ref: FunctionRef) -> bool:
+    """Whether a function is a method of what may be a module, called on an object of it."""
+    header = world.header(ref)
+    if not header.owner or ref.qualname.endswith(".__init__"):
+        return False
+    if any(use.callee in ("classmethod", "staticmethod") for use in header.decorators):
+        return False
+    return world.is_module_class(ClassRef(ref.path, header.owner)) is not False
+
+
+def makes_module(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a name of a function is assigned what a function outside the project makes that is known to make modules:
+    ``net = models.vgg16()``."""
+    facts = world.facts(ref)
+    made = [value.removesuffix("()") for name, value in (*facts.bound, *facts.rebound) if name == text and value.endswith("()")]
+    names = (world.project.resolve(ref.path, value, ref.qualname) for value in made)
+    return any(name is not None and TORCH.function_effect(name) is Effect.MODULE for name in names)
 
 
 def stores_in_loop(world: World, ref: FunctionRef) -> bool:
@@ -181,6 +232,17 @@ def is_off_by_decorator(world: World, ref: FunctionRef, words: frozenset[str]) -
     return not any(word in text for word in words) and start_mode(world, ref) == StartMode.OFF
 
 
+def stands_above_functions(world: World, path: str, words: frozenset[str]) -> bool:
+    """Whether a file's own statements have these words in decorators alone, called as they should be: the functions under them are
+    looked at by themselves."""
+    functions = [facts for facts in world.project.module(path).functions if facts.qualname != MODULE]
+    if any(not use.called and use.callee.rpartition(".")[2] in words for facts in functions for use in facts.decorators):
+        return False
+    inside = {row for facts in functions for row in range(facts.first_row, facts.end_row + 1)}
+    own = "".join(line for row, line in enumerate(world.lines(path), start=1) if row not in inside)
+    return not any(word in own for word in words)
+
+
 def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:
     """Whether a function may spell one of these managers so that it has no effect: uncalled, thrown away, above what is run
     later, or around a ``yield``."""
@@ -194,15 +256,18 @@ def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:
 
 def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = CALLS_DEEP) -> bool:
     """Whether the function, or a function of the project that it calls, has one of the words."""
-    for each, facts in family(world, ref):
-        if facts.names & words:
-            return True
-        if depth:
-            for call in facts.calls:
-                for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs:
-                    if callee != ref and reaches(world, callee, words, depth - 1):
-                        return True
-    return False
+    if any(facts.names & words for _, facts in family(world, ref)):
+        return True
+    return depth > 0 and any(
+        callee != ref and world.memoize(_reaches, (callee, words, depth - 1))
+        for each, facts in family(world, ref)
+        for call in facts.calls
+        for callee in callees(world, each, call).refs
+    )
+
+
+def _reaches(world: World, asked: tuple[FunctionRef, frozenset[str], int]) -> bool:
+    return reaches(world, *asked)
 
 
 def is_move(call: CallFact) -> bool:
