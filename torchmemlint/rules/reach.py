@@ -48,11 +48,16 @@ def is_of_another_framework(project: Project, path: str) -> bool:
     return bool(packages & OTHER_FRAMEWORKS) and not any(word in each for each in packages for word in AROUND_TORCH)
 
 
-def callers_of(ref: FunctionRef, world: World) -> list[FunctionRef]:
-    """The outermost functions that call a function, and those that call these."""
+def runs_another_framework(world: World, path: str) -> bool:
+    """As ``is_of_another_framework``, worked out once a file."""
+    return is_of_another_framework(world.project, path)
+
+
+def callers_of(ref: FunctionRef, world: World, up: int = CALLERS_UP) -> list[FunctionRef]:
+    """The outermost functions that call a function, and those that call these, so many calls up."""
     found: dict[FunctionRef, None] = {}
     todo = [ref]
-    for _ in range(CALLERS_UP):
+    for _ in range(up):
         above = [caller.ref for each in todo for caller in world.project.callers(each).calls[:MAX_CALLERS]]
         todo = [world.outermost(each) for each in above]
         todo = [each for each in dict.fromkeys(todo) if each not in found and each != ref]
@@ -232,17 +237,16 @@ def is_made(cls: ClassRef, world: World) -> bool:
     )
 
 
-def is_part_of_tests(ref: FunctionRef, flow: Flow) -> bool:
+def is_part_of_tests(world: World, ref: FunctionRef) -> bool:
     """Whether a function is a unit test, or only methods below ``unittest.TestCase`` call it."""
-    if flow.runs.world.project.is_test(ref):
+    if world.project.is_test(ref):
         return True
-    callers = flow.runs.world.project.callers(ref)
-    return bool(callers.calls) and not callers.escapes and all(is_of_test_case(caller.ref, flow) for caller in callers.calls)
+    callers = world.project.callers(ref)
+    return bool(callers.calls) and not callers.escapes and all(is_of_test_case(world, caller.ref) for caller in callers.calls)
 
 
-def is_of_test_case(ref: FunctionRef, flow: Flow) -> bool:
+def is_of_test_case(world: World, ref: FunctionRef) -> bool:
     """Whether a function is a method below ``unittest.TestCase``."""
-    world = flow.runs.world
     owner = world.header(ref).owner
     return bool(owner) and "unittest.TestCase" in world.project.mro(ClassRef(ref.path, owner))
 

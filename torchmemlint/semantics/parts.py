@@ -75,17 +75,34 @@ def hold_loaded(m: Machine, state: State, call: int = -1) -> None:
         frame = m.record.frames[frame.parent]
 
 
+def note_given_away(m: Machine, result: Value, state: State) -> None:
+    """Notes of which loaded files a root returns something, or leaves it in an object that its callers have."""
+    if not m.loaded:
+        return
+    outer = {oid for oid, info in m.heap.items() if info.external and oid not in m.loaded}
+    values = [result, *(value for place, value in state.vars.items() if place[0] in outer)]
+    values += [value for _, value in reached_from(m, values, state)]
+    for value in values:  # and what is in a tuple, too
+        values += [item for atom in value if type(atom) is Tuple for item in atom.items]
+    held = {atom.oid for value in values for atom in value if type(atom) is Obj and atom.oid in m.loaded}
+    m.record.given_away |= {m.loaded[oid] for oid in held}.union(*(loaded_of(m, value) for value in values))
+
+
 def reachable(m: Machine, state: State) -> list[tuple[Key, Value]]:
     """The places that a name leads to, with what they hold: what a function that has returned made is gone, if nothing else has it."""
+    found = [(place, value) for place, value in state.vars.items() if place[0] not in m.heap]
+    return found + reached_from(m, [value for _, value in found], state)
+
+
+def reached_from(m: Machine, values: list[Value], state: State) -> list[tuple[Key, Value]]:
+    """The places inside the objects that values lead to, with what they hold."""
     m.meter.take(len(state.vars))
     inside: dict[int, list[Key]] = {}
-    found: list[tuple[Key, Value]] = []
-    for place, value in state.vars.items():
+    for place in state.vars:
         if place[0] in m.heap:
             inside.setdefault(place[0], []).append(place)
-        else:
-            found.append((place, value))
-    todo = [value for _, value in found]
+    found: list[tuple[Key, Value]] = []
+    todo = [*values]
     while todo:
         for atom in todo.pop():
             if type(atom) is Obj and atom.oid in inside:

@@ -111,6 +111,8 @@ class Record:
     """What files were read into, and parts of it, that some name still holds at a backward or forward inside a loop."""
     in_dicts: set[int] = field(default_factory=set)
     """Those of them whose tensors are in a dict that the run made."""
+    given_away: set[int] = field(default_factory=set)
+    """What files were read into, of which the root gives something to its callers, or to an object that they have."""
     in_unknown_mode: frozenset[int] = frozenset()
     """The forwards that ran in a grad mode that is not known."""
     stepping: set[tuple[int, int]] = field(default_factory=set)

@@ -22,6 +22,7 @@ from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Closure, Fr
 from torchmemlint.semantics.names import classify
 from torchmemlint.semantics.oom_helpers import record_helper
 from torchmemlint.semantics.parameters import module_given, parametric
+from torchmemlint.semantics.parts import note_given_away
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
 from torchmemlint.semantics.syntax import cache_size
@@ -65,6 +66,8 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     m.ends.pop()
     record.final = final
     record.result = ends.returns
+    if final is not None:
+        note_given_away(m, ends.returns | ends.yields, final)
     record.sinks = by_graph(m.sunk)
     finish(record)
     return record

@@ -170,7 +170,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         yield harmless
         return
     restored = restored_in(event, flow, event.site)
-    if restored is None or restored.holding is None:
+    leaves = event.result < 0 or event.result in flow.record.given_away
+    if leaves and (restored is None or restored.holding is None):
         restored = restored_by_callers(event, flow) or restored
     if restored is None:
         yield read_in_part(event, flow)
@@ -276,24 +277,39 @@ def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
 
 
 def restored_by_callers(event: CallEffect, flow: Flow) -> Restored | None:
-    """What the first caller that holds the result of a load does with it, with the steps of all callers that hold it."""
+    """What the first caller that holds the result of a load does with it, with the steps of all callers that hold it. Those further
+    up are asked where a caller gives it away in turn."""
     found: dict[tuple[str, Span], Restored] = {}
     ref = flow.frame(event.site).ref
-    for root in callers_of(ref, flow.runs.world):
-        for record in flow.runs.records(root):
-            there = Flow(flow.runs, record, root.path)
-            for other in record.events.values():
-                if not isinstance(other, CallEffect) or (other.effect, other.site.node) != (event.effect, event.site.node):
-                    continue
-                if there.frame(other.site).ref == ref and not there.own(other.site) and not is_loaded_on_host(other):
-                    site = there.own_site(other.site)
-                    restored = restored_in(other, there, site)
-                    if restored is not None and restored.holding is not None:
-                        found.setdefault((root.path, there.span(site)), restored)
+    asked, todo = {ref}, [ref]
+    for _ in range(CALLERS_UP):
+        above = dict.fromkeys(root for each in todo for root in callers_of(each, flow.runs.world, 1))
+        todo = [root for root in above if root not in asked][: MAX_CALLERS + 1 - len(asked)]
+        asked |= {*todo}
+        todo = [root for root in todo if look_at_caller(event, ref, root, flow.runs, found)]
     if not found:
         return None
     first, *more = found.values()
     return replace(first, steps=(*first.steps, *(restored.steps[0] for restored in more)))
+
+
+def look_at_caller(
+    event: CallEffect, ref: FunctionRef, root: FunctionRef, runs: Runs, found: dict[tuple[str, Span], Restored]
+) -> bool:
+    """Adds to ``found`` what a caller of the function that loads something does with it; whether it gives any of it to its own callers."""
+    given = False
+    for record in runs.records(root):
+        there = Flow(runs, record, root.path)
+        for other in record.events.values():
+            if not isinstance(other, CallEffect) or (other.effect, other.site.node) != (event.effect, event.site.node):
+                continue
+            if there.frame(other.site).ref == ref and not there.own(other.site) and not is_loaded_on_host(other):
+                site = there.own_site(other.site)
+                restored = restored_in(other, there, site)
+                given |= other.result < 0 or other.result in record.given_away
+                if restored is not None and restored.holding is not None:
+                    found.setdefault((root.path, there.span(site)), restored)
+    return given
 
 
 def is_loaded_on_host(event: CallEffect) -> bool:

@@ -43,7 +43,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     takes_gradients,
 )
 from torchmemlint.rules.gradmode.wrappers import unseen_wrapper
-from torchmemlint.rules.reach import guarded, is_of_another_framework, is_part_of_tests
+from torchmemlint.rules.reach import guarded, is_part_of_tests, runs_another_framework
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.grad_guards import is_called_by_what_is_handed_on, may_guard
@@ -263,7 +263,7 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
     callers = flow.runs.world.project.callers(root)
-    if is_part_of_tests(root, flow) or is_trial(event, flow, bool(callers.calls)):
+    if flow.runs.world.memoize(is_part_of_tests, root) or is_trial(event, flow, bool(callers.calls)):
         return Silent("it is part of a unit test")
     if (
         is_private(name)
@@ -275,7 +275,7 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("callers choose grad mode by a flag, and may disable it for this phase")
     if record.assumptions and is_asked_without_grad(flow):
         return Silent("the callers that ask for this phase disable grad mode")
-    if not flow.own(event.site) and is_of_another_framework(flow.runs.world.project, flow.frame(event.site).ref.path):
+    if not flow.own(event.site) and flow.runs.world.memoize(runs_another_framework, flow.frame(event.site).ref.path):
         return Silent("it is a network of another framework")
     return None
 
