@@ -179,7 +179,7 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         from torchmemlint.analysis import analyze_module, make_runs
 
         if settings not in shared.engines:
-            shared.project.query_log.records = shared.results is not None or shared.memory is not None
+            shared.project.note_queries(shared.results is not None or shared.memory is not None)
             make = make_runs if shared.watch is None else shared.watch.make_runs
             shared.engines[settings] = make(shared.project, settings, shared.text)
         ask = None if shared.watch is None else shared.watch.ask

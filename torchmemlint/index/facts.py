@@ -84,7 +84,8 @@ class CallFact(NamedTuple):
     @property
     def keywords(self) -> tuple[str, ...]:
         """The keywords that it gives by name, sorted."""
-        return tuple(sorted(set(map(_KEYWORD, self.args)) - _NO_NAMES))
+        names = set(map(_KEYWORD, self.args)) - _NO_NAMES
+        return tuple(sorted(names)) if names else ()
 
 
 class ParamFact(NamedTuple):

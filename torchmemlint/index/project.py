@@ -36,6 +36,8 @@ def query(
     name = function.__name__
 
     def ask(self: Project, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        if self.forgets:
+            return function(self.linked, *args, **kwargs)
         query_log, asked = self.query_log, (name, *args)
         if query_log.records:
             query_log.current.queries.add(asked)
@@ -78,6 +80,7 @@ class Project:
     first_node        where dependencies are logged: the number of the first node; else None
     earlier           stored answers that still hold
     answers           answers so far, each with what it depends on; None where nobody keeps them
+    forgets           nothing is noted of a query, because nobody will ask for it (``note_queries``)
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Project:
             self.log.start(first_node)
         self.query_log = QueryLog()
         self.linked = Linked(modules, self.log, no_grad_wrappers, complete)
+        self.forgets = False
         self._linked = False
 
     @classmethod
@@ -117,6 +121,11 @@ class Project:
         if self._linked:
             exchange.position, exchange.accepts = self.log.position, self.log.accepts
             self.linked.calls.share_through(exchange)
+
+    def note_queries(self, wanted: bool) -> None:
+        """Whether findings are stored with the queries that they rest on, from here on."""
+        self.query_log.records = wanted
+        self.forgets = not wanted and self.earlier is None and self.answers is None and not self.log.on
 
     @property
     def modules(self) -> Modules:

@@ -34,6 +34,8 @@ class QueryTrace:
     queries: set[Query] = field(default_factory=set)
     used: set[QueryTrace] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    speaks: bool = True
+    """Whether a note was made on the way; without the queries, nothing else of a result concerns who uses it."""
     answer: tuple[Callable[..., Any], Hashable, object] | None = None
     """What can be asked again: a function of the engine, its argument, and the result."""
     closed: tuple[tuple[Query, ...], tuple[QueryTrace, ...], tuple[str, ...]] | None = None
@@ -78,8 +80,11 @@ class QueryLog:
             finally:
                 self.current = around
                 trace.close()
+                if not self.records and not any(trace.all()[1:]):
+                    trace.speaks = False
+                    around.used.discard(trace)
                 del self._unfinished[id(known), key]
-        else:
+        elif self.records or found[1].speaks:
             self.current.used.add(found[1])
         return found[0]
 

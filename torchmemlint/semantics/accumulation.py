@@ -60,6 +60,8 @@ def record_accumulation(
     """Records an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
     graphs, hints, _, _ = m.deep(value, state)
     both = graphs | hints
+    if not both:
+        return value
     carried = [g for g in both if m.record.graphs[g].kind is GraphKind.CARRIED and m.record.graphs[g].place == place]
     if not carried:
         return value
@@ -256,8 +258,10 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
 def made_longer(m: Machine, statement: ir.Assign, state: State) -> bool:
     """``rows = rows + [row]``, ``rows = [*rows, row]``: a list that is bound again with more in it is taken for the same list, and
     what is new in it is kept as by ``extend``."""
+    if len(statement.targets) != 1 or type(statement.value) not in (ir.Binary, ir.Sequence):
+        return False
     target = statement.targets[0]
-    added = put_beside(statement.value, text_of(target)) if len(statement.targets) == 1 else []
+    added = put_beside(statement.value, text_of(target))
     old = evaluate(m, target, state) if added else EMPTY
     lists = [a.oid for a in old if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
     if not lists or len(lists) < len(old):

@@ -44,6 +44,12 @@ class Returned(Exception):
         self.value = value
 
 
+def assignments(world: World, ref: FunctionRef) -> list[ir.Assign]:
+    """The assignments of an outermost function, in order."""
+    found = world.function(ref)
+    return [] if found is None else [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)]
+
+
 class Constructor:
     """Follows constructors. ``made`` are the parameters of all layers so far; ``spatial``: one of them goes over positions."""
 
@@ -56,10 +62,7 @@ class Constructor:
 
     def bindings(self, ref: FunctionRef, text: str) -> list[ir.Expr]:
         """What a function assigns to a name or attribute, in order."""
-        found = self.world.function(self.world.outermost(ref))
-        if found is None:
-            return []
-        assigned = [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)]
+        assigned = self.world.memoize_of_function(assignments, self.world.outermost(ref))
         return [
             value for each in assigned for target in each.targets if (value := part_for(text, target, each.value)) is not None
         ]

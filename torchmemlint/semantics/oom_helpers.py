@@ -16,6 +16,8 @@ WIDE = frozenset(name.rpartition(".")[2] for name in CATCHES_OOM if name)
 
 def record_helper(m: Machine, function: ir.Function) -> None:
     """The event of a function that tests the message of an exception that it is given; none where it knows the class, too."""
+    if not function.params or not (m.world.facts(m.record.root).names & WIDE or annotated(function)):
+        return
     nodes = [*nodes_of(function.body)]
     errors = exceptions_of(function, nodes)
     if not errors or any(names_oom_class(node) for node in nodes):
@@ -30,9 +32,14 @@ def record_helper(m: Machine, function: ir.Function) -> None:
         m.emit(OomHandler(m.site(places[0]), ("builtins.RuntimeError",), places, False, (), -1, False))
 
 
+def annotated(function: ir.Function) -> set[str]:
+    """The parameters that are such exceptions by their annotation."""
+    return {p.name for p in function.params if p.annotation is not None and dotted(p.annotation).rpartition(".")[2] in WIDE}
+
+
 def exceptions_of(function: ir.Function, nodes: Sequence[object]) -> frozenset[str]:
     """The parameters that are exceptions wide enough for an out-of-memory error: by their annotation, or as the function tests."""
-    found = {p.name for p in function.params if p.annotation is not None and dotted(p.annotation).rpartition(".")[2] in WIDE}
+    found = annotated(function)
     params = {p.name for p in function.params}
     for node in nodes:
         if isinstance(node, ir.Call) and dotted(node.func) == "isinstance" and len(node.args) == 2:

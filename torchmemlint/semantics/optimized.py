@@ -518,9 +518,7 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function hands the module to one that copies another's weights into it: ``hard_update(target, source)``."""
-    for call in world.facts(ref).calls:
-        if not any(arg.name == text for arg in call.args):
-            continue
+    for call in world.memoize(_calls_by_argument, ref).get(text, ()):
         for callee in world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs:
             facts = world.facts(callee)
             params = facts.params[bool(facts.owner) :]
@@ -531,6 +529,15 @@ def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
             if states and any(each.callee == f"{name}.load_state_dict" for name in given for each in facts.calls):
                 return True
     return False
+
+
+def _calls_by_argument(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
+    """The calls of a function by the names that they are given."""
+    found: dict[str, list[CallFact]] = {}
+    for call in world.facts(ref).calls:
+        for name in {arg.name: None for arg in call.args if arg.name}:
+            found.setdefault(name, []).append(call)
+    return found
 
 
 def _copies_into(facts: FunctionFacts, text: str) -> bool:

@@ -375,9 +375,14 @@ def _may_own_method_give_parameter(world: World, cls: ClassRef, attr: AttrFact, 
     receiver, _, name = callee.rpartition(".")
     if receiver != "self":
         return True
-    found = [world.project.method(one, name) for one in (cls, *world.project.subclasses(cls))]
-    methods = [method for method in found if method is not None]
-    if len(methods) < len(found) or any(_may_make_module(world, method) for method in methods):
+    method = world.project.method(cls, name)
+    if method is None:
+        return True
+    methods = [method]
+    if any(other != method for other in world.methods_named(name)):  # a class below may have one of its own
+        below = (world.project.method(one, name) for one in world.project.subclasses(cls))
+        methods = [*dict.fromkeys((method, *(each for each in below if each is not None)))]
+    if any(_may_make_module(world, each) for each in methods):
         return True
     return any(_may_hand_on(world, method) for method in methods) and _is_used_as_module(world, cls, attr)
 

@@ -30,13 +30,16 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         return False
     if record.flags & {RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return False
+    trained = event.gid in record.backwarded
+    if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
+        return False
+    here = flow.runs.fate_here(record, event.gid)
+    if not (trained or here.trains or here.escapes or here.kept):
+        return False  # no backward can reach it, here or in a caller
     unsure = RecordFlag.INPUT_GRAD not in record.flags or RecordFlag.LEARNED_NUMBER in record.flags
     if unsure and holds_tensors(world, record.root) and not is_copy(world, record.root, event.what):
         return False  # which tensor it is that the optimizer holds, is not followed
     if is_handed_on(event, flow):
-        return False
-    trained = event.gid in record.backwarded
-    if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
     if (evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(
         event
