@@ -244,7 +244,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
-    if method is not None:
+    if method is not None and not is_given_from_outside(m, oid):
         cls = ClassRef(method.path, m.world.header(method).owner)
         receiver = m.outside(Kind.INSTANCE, m.heap[oid].name, cls, key=(oid, "as", method))
         (atom,) = function_value(m, method, receiver)
@@ -286,3 +286,13 @@ def only_method(m: Machine, name: str) -> FunctionRef | None:
     if len(found) != 1 or name in COMMON_METHODS:
         return None
     return found[0]
+
+
+def is_given_from_outside(m: Machine, oid: int) -> bool:
+    """Whether an object is a parameter for which all calls give objects of other packages' classes."""
+    name, ref = m.heap[oid].name, m.frame_closure[m.frame].ref
+    facts = m.world.facts(ref)  # of a lambda, those of the function around it
+    if not name.isidentifier() or all(param.name != name for param in facts.params):
+        return False
+    given = m.world.project.classes_given(FunctionRef(ref.path, facts.qualname), name)
+    return bool(given) and all(isinstance(cls, str) for cls in given)
