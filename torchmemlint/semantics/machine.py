@@ -521,14 +521,17 @@ class Machine:
 
     def places(self, oid: int, state: State) -> list[tuple[int, str]]:
         """The places of a container, or of an instance, at which something is held."""
-        out = [(oid, ELEMENTS)] if state.vars.get((oid, ELEMENTS)) else []
-        out += [(oid, word) for word in self.set_attributes.get(oid, ()) if state.vars.get((oid, word))]
-        keys = state.vars.get((oid, KEYS))
+        held = state.vars.get
+        out = [(oid, ELEMENTS)] if held((oid, ELEMENTS)) else []
+        words = self.set_attributes.get(oid)
+        if words:
+            out += [(oid, word) for word in words if held((oid, word))]
+        keys = held((oid, KEYS))
         if keys:
             self.meter.take(len(keys))
             for atom in keys:
                 name = getattr(atom, "value", None)
-                if isinstance(name, str) and state.vars.get((oid, name)):
+                if isinstance(name, str) and held((oid, name)):
                     out.append((oid, name))
         return out
 

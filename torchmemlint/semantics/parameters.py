@@ -375,16 +375,17 @@ def _may_own_method_give_parameter(world: World, cls: ClassRef, attr: AttrFact, 
     receiver, _, name = callee.rpartition(".")
     if receiver != "self":
         return True
-    method = world.project.method(cls, name)
-    if method is None:
-        return True
-    methods = [method]
-    if any(other != method for other in world.methods_named(name)):  # a class below may have one of its own
-        below = (world.project.method(one, name) for one in world.project.subclasses(cls))
-        methods = [*dict.fromkeys((method, *(each for each in below if each is not None)))]
-    if any(_may_make_module(world, each) for each in methods):
+    methods = world.memoize(_methods_of_all, (cls, name))
+    if not methods or any(_may_make_module(world, method) for method in methods):
         return True
     return any(_may_hand_on(world, method) for method in methods) and _is_used_as_module(world, cls, attr)
+
+
+def _methods_of_all(world: World, asked: tuple[ClassRef, str]) -> tuple[FunctionRef, ...]:
+    """The methods of a name that a class and those below it have; none where one of them has no such method."""
+    cls, name = asked
+    found = dict.fromkeys(world.project.method(one, name) for one in (cls, *world.project.subclasses(cls)))
+    return () if None in found else tuple(method for method in found if method is not None)
 
 
 def _is_used_as_module(world: World, cls: ClassRef, attr: AttrFact) -> bool:

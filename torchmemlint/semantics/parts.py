@@ -5,7 +5,19 @@ from __future__ import annotations
 from torchmemlint.semantics.graphs import ANY_PART, UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import ELEMENTS, Key, Kind, Mode, State
-from torchmemlint.semantics.values import FREE_TENSOR, MOVED, SCALAR, Const, Obj, Tensor, Tuple, Unknown, Value, tensor
+from torchmemlint.semantics.values import (
+    FREE_TENSOR,
+    MOVED,
+    SCALAR,
+    Const,
+    Obj,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    hints_of,
+    tensor,
+)
 
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
@@ -84,8 +96,10 @@ def note_given_away(m: Machine, result: Value, state: State) -> None:
     values += [value for _, value in reached_from(m, values, state)]
     for value in values:  # and what is in a tuple, too
         values += [item for atom in value if type(atom) is Tuple for item in atom.items]
-    held = {atom.oid for value in values for atom in value if type(atom) is Obj and atom.oid in m.loaded}
-    m.record.given_away |= {m.loaded[oid] for oid in held}.union(*(loaded_of(m, value) for value in values))
+    atoms = [atom for value in values for atom in value]
+    held = {m.loaded[atom.oid] for atom in atoms if type(atom) is Obj and atom.oid in m.loaded}
+    tensors = {gid for atom in atoms if type(atom) in (Tensor, Unknown) for gid in hints_of(frozenset((atom,)))}
+    m.record.given_away |= held | {m.record.graphs[gid].module for gid in tensors if gid in m.record.graphs} & m.loaded.keys()
 
 
 def reachable(m: Machine, state: State) -> list[tuple[Key, Value]]:

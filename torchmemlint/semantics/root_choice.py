@@ -140,7 +140,8 @@ def is_network(world: World, ref: FunctionRef, call: CallFact) -> bool:
             return kind is Kind.MODULE
         if looks_like_module(world.evidence(ref).get(text, frozenset())) or makes_module(world, ref, text):
             return True
-        if (found is not None or not reached.certain) and purpose.may_be_network(text):
+        unseen = text == callee if found is not None else not reached.certain
+        if unseen and purpose.may_be_network(text):
             return True
     return False
 

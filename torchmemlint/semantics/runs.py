@@ -96,6 +96,8 @@ class Runs:
         self._records: dict[FunctionRef, tuple[list[Record], QueryTrace]] = {}
         self.steps: dict[FunctionRef, int] = {}
         """What the runs of a root took (``Meter``): the same whoever asked for them."""
+        self._graphs: dict[FunctionRef, int] = {}
+        """How many graphs the records of a root hold."""
         self._frozen: dict[ClassRef, tuple[Freezing, QueryTrace]] = {}
         self._results: dict[tuple[FunctionRef, str], tuple[Value, QueryTrace]] = {}
         self._frozen_names: dict[str, tuple[bool, QueryTrace]] = {}
@@ -106,17 +108,16 @@ class Runs:
         if len(self._records) > KEPT_RECORDS:
             for ref in [*self._records][: -KEPT_RECORDS // 2]:
                 self._forget_records(ref)
-        graphs = {ref: sum(len(record.graphs) for record in records) for ref, (records, _) in self._records.items()}
-        total = sum(graphs.values())
-        for ref in [*graphs][:-1]:
+        total = sum(self._graphs.values())
+        for ref in [*self._records][:-1] if total > KEPT_GRAPHS else ():
             if total <= KEPT_GRAPHS:
                 break
+            total -= self._graphs[ref]
             self._forget_records(ref)
-            total -= graphs[ref]
         self.world.forget()
 
     def _forget_records(self, ref: FunctionRef) -> None:
-        del self._records[ref]
+        del self._records[ref], self._graphs[ref]
         self.steps.pop(ref, None)
 
     def records(self, ref: FunctionRef) -> list[Record]:
@@ -126,7 +127,9 @@ class Runs:
         known = self._records.pop(ref, None)
         if known is not None:
             self._records[ref] = known  # the last that was asked for
-        return self.world.query_log.memoize(self._records, ref, lambda: self._run(ref))
+        found = self.world.query_log.memoize(self._records, ref, lambda: self._run(ref))
+        self._graphs[ref] = sum(len(record.graphs) for record in found)
+        return found
 
     def _run(self, ref: FunctionRef) -> list[Record]:
         world = self.world

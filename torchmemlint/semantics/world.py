@@ -312,10 +312,16 @@ class World:
 
     def resolved(self, path: str, ident: str) -> str | None:
         """The absolute name of a module-level name of a file (see ``Project.resolve``)."""
+        found = self._resolved.get((path, ident))
+        if found is not None and not (found[1].speaks or self.query_log.records):
+            return found[0]
         return self.query_log.memoize(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
 
     def variable(self, path: str, ident: str) -> tuple[str, str] | None:
         """See ``Project.variable``."""
+        found = self._variables.get((path, ident))
+        if found is not None and not (found[1].speaks or self.query_log.records):
+            return found[0]
         return self.query_log.memoize(self._variables, (path, ident), lambda: self.project.variable(path, ident))
 
     def symbol(self, absolute: str) -> FunctionRef | ClassRef | None:
