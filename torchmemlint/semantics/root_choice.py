@@ -97,7 +97,7 @@ def runs_a_network(world: World, asked: tuple[FunctionRef, int]) -> bool:
     ):
         return False
     called = calls_by_meaning(facts)
-    if any(is_network(world, ref, call) for call in called):
+    if any(is_network(world, ref, call, by_name=False) for call in called):
         return True
     return depth > 0 and any(
         callee != ref and world.memoize(runs_a_network, (callee, depth - 1))
@@ -111,8 +111,9 @@ def callees(world: World, ref: FunctionRef, call: CallFact) -> Callees:
     return world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords)
 
 
-def is_network(world: World, ref: FunctionRef, call: CallFact) -> bool:
-    """Whether what a call names is known for a module, or reads like a network, or is a method of such a one whose result is used.
+def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = True) -> bool:
+    """Whether what a call names is known for a module, or reads like a network (``by_name``), or is a method of such a one whose result
+    is used.
 
     What is known to be a function, a class or a method of something else is none, whatever its name says (``build_model(args)``,
     ``nn.Linear(1, 2)``)."""
@@ -141,7 +142,7 @@ def is_network(world: World, ref: FunctionRef, call: CallFact) -> bool:
         if looks_like_module(world.evidence(ref).get(text, frozenset())) or makes_module(world, ref, text):
             return True
         unseen = text == callee if found is not None else not reached.certain
-        if unseen and purpose.may_be_network(text):
+        if by_name and unseen and purpose.may_be_network(text):
             return True
     return False
 
