@@ -96,9 +96,8 @@ def note_given_away(m: Machine, result: Value, state: State) -> None:
     values += [value for _, value in reached_from(m, values, state)]
     for value in values:  # and what is in a tuple, too
         values += [item for atom in value if type(atom) is Tuple for item in atom.items]
-    atoms = [atom for value in values for atom in value]
-    held = {m.loaded[atom.oid] for atom in atoms if type(atom) is Obj and atom.oid in m.loaded}
-    tensors = {gid for atom in atoms if type(atom) in (Tensor, Unknown) for gid in hints_of(frozenset((atom,)))}
+    held = {m.loaded[atom.oid] for value in values for atom in value if type(atom) is Obj and atom.oid in m.loaded}
+    tensors = {gid for value in values for gid in hints_of(value)}
     m.record.given_away |= held | {m.record.graphs[gid].module for gid in tensors if gid in m.record.graphs} & m.loaded.keys()
 
 

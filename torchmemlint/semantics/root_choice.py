@@ -291,7 +291,7 @@ def moves_something(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> 
             if is_move(call):
                 return True
             if depth:
-                for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs:
+                for callee in callees(world, each, call).refs:
                     if callee != ref and moves_something(world, callee, depth - 1):
                         return True
     return False
@@ -310,7 +310,7 @@ def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
         for each, facts in family(world, ref)
         for call in facts.calls
         if call.loops
-        for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs
+        for callee in callees(world, each, call).refs
     )
 
 
