@@ -45,6 +45,16 @@ def may_be_frozen(what: str, test: str, place: str, default: bool = False) -> Do
     return Doubt(3 if default else 1, f"`{what}` is frozen, because `{test}` holds {place}")
 
 
+def named_as_helper(what: str) -> Doubt:
+    """What is called, or whose method is, has a name of what is no network: a tokenizer, a sampler."""
+    return Doubt(2, f"`{what}` is a helper without parameters")
+
+
+def memory_of_another(library: str) -> Doubt:
+    """A library allocates memory of the device beside torch."""
+    return Doubt(1, f"`{library}`, which allocates on the device by itself, needs the memory between two steps")
+
+
 def frozen_by_name(name: str) -> Doubt:
     """Callers give a network by a name of which another function freezes one."""
     return Doubt(3, f"its parameters are frozen, as another function freezes those of a `{name}`")

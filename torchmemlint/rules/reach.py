@@ -16,9 +16,17 @@ from torchmemlint.index.views import is_program
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.doubts import Doubt
-from torchmemlint.semantics.graphs import Graph, Site
+from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.observations import observations
-from torchmemlint.semantics.root_choice import DEVICE_WORDS, family, is_move, moves_something
+from torchmemlint.semantics.root_choice import (
+    DEVICE_WORDS,
+    back_propagates,
+    callees,
+    family,
+    is_move,
+    moves_something,
+    trains_in_a_loop,
+)
 from torchmemlint.semantics.runs import MAX_CALLERS
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -68,6 +76,29 @@ def callers_of(ref: FunctionRef, world: World, up: int = CALLERS_UP) -> list[Fun
 def is_without_gpu(site: Site) -> bool:
     """Whether a statement runs under a test by which no GPU is used (``else`` of ``if use_cuda:``)."""
     return any(WITHOUT_CUDA.match(test) for test in site.guards)
+
+
+def is_read_on_host(graph: Graph, flow: Flow) -> bool:
+    """Whether an array is made of what a module gave, which nothing moved to the host: that raises for a tensor on a GPU. Under a test of
+    its own it may be a branch that nobody takes, or the one for the host."""
+    if graph.kind is GraphKind.OPAQUE and not graph.direct:  # a method of its own may move its result
+        return False
+    return any(set(site.guards) <= set(graph.site.guards) for site in flow.record.arrays.get(graph.gid, ()))
+
+
+def is_fed_on_host(graph: Graph, flow: Flow) -> bool:
+    """Whether a module is given a tensor that was made on the host: a module on a GPU refuses it, unless its own forward moves it, or
+    something around the module or the program does."""
+    world = flow.runs.world
+    if not graph.given_on_host or any(world.project.says(word) for word in MOVES_INPUTS):
+        return False
+    own = world.project.method(graph.cls, FORWARD) if graph.cls is not None else None
+    return own is None or not moves_something(world, own)
+
+
+MOVES_INPUTS = TORCH.words["moves-inputs"]
+"""Words of a project in which what is made without a device may be on one, or a wrapper moves what a module is given."""
+FORWARD = TORCH.names["forward"]
 
 
 def is_on_host(graph: Graph, flow: Flow) -> bool:
@@ -273,15 +304,22 @@ def own_methods(ref: FunctionRef, flow: Flow) -> Iterator[FunctionRef]:
 
 def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where a script's own statements or
-    its ``main`` call others of the same file, or other files call others of the same class."""
-    project = flow.runs.world.project
+    its ``main`` call others of the same file, or other files call others of the same class; or only such functions call it."""
+    return flow.runs.world.memoize(_is_unreached, (ref, 0))
+
+
+def _is_unreached(world: World, asked: tuple[FunctionRef, int]) -> bool:
+    ref, depth = asked
+    project = world.project
     callers = project.callers(ref)
-    if any(caller.ref != ref for caller in callers.calls) or callers.escapes or flow.root_is_entry():
-        return False
     owner, _, name = ref.qualname.rpartition(".")
+    if callers.escapes or ref.qualname == MODULE or name == "main":
+        return False
+    above = list(dict.fromkeys(caller.ref for caller in callers.calls if caller.ref != ref))
+    if above:
+        return depth < MAX_DEPTH and all(world.memoize(_is_unreached, (each, depth + 1)) for each in above)
     if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
         return False  # a framework's hook, or a method that is called on an object of which the class is not known
-    world = flow.runs.world
     if world.memoize(_makes_commands, ref.path):
         return False
     beside = [FunctionRef(ref.path, each) for each in world.memoize(_functions_of, (ref.path, owner))]
@@ -338,3 +376,43 @@ def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
         caller.call.loops or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, depth + 1))
         for caller in callers
     )
+
+
+def is_called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
+    """As ``is_called_in_loops``, epochs aside: a loop whose training steps run in a loop inside it calls a function once an epoch."""
+    world = flow.runs.world
+    callers = [caller for caller in world.project.callers(ref).calls if not is_guarded(caller, flow)]
+    return len(callers) > MAX_CALLERS or any(
+        (caller.call.loops and not world.memoize(_is_once_an_epoch, caller))
+        or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_steps(caller.ref, flow, depth + 1))
+        for caller in callers
+    )
+
+
+def _is_once_an_epoch(world: World, caller: Caller) -> bool:
+    """Whether a call stands in a loop that trains in a loop inside it, there or in a function that it calls, and not by itself."""
+    around, inside = caller.call.loops, False
+    for call in world.facts(caller.ref).calls:
+        if call == caller.call or call.loops < around:
+            continue
+        if call.callee.rpartition(".")[2] == BACKWARD:
+            if call.loops == around:
+                return False
+            inside = True
+            continue
+        for callee in callees(world, caller.ref, call).refs:
+            if callee != caller.ref and world.memoize(back_propagates, callee):
+                in_loop = call.loops > around or world.memoize(_trains_in_own_loop, callee)
+                if not in_loop:
+                    return False
+                inside = True
+    return inside
+
+
+def _trains_in_own_loop(world: World, ref: FunctionRef) -> bool:
+    """Whether a function back-propagates in a loop, its own or, called in a loop, that of a step."""
+    own = [call for _, facts in family(world, ref) for call in facts.calls if call.callee.rpartition(".")[2] == BACKWARD]
+    return all(call.loops for call in own) if own else trains_in_a_loop(world, ref)
+
+
+BACKWARD = TORCH.names["backward"]

@@ -8,7 +8,15 @@ from collections.abc import Iterable
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.reach import acts, is_given_an_observation, is_of_host_program, is_on_host, is_without_gpu
+from torchmemlint.rules.reach import (
+    acts,
+    is_fed_on_host,
+    is_given_an_observation,
+    is_of_host_program,
+    is_on_host,
+    is_read_on_host,
+    is_without_gpu,
+)
 from torchmemlint.semantics.dense import WIDE, is_made_of_dense
 from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
@@ -46,8 +54,9 @@ def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_without_gpu(graph.site):
         return "it runs only without a GPU"
-    if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
-        return ON_HOST
+    host = why_on_host(graph, flow)
+    if host:
+        return host
     if are_dense(graph, flow) and all(are_dense(other, flow) for other in networks_below(graph, flow)):
         return NARROW
     if is_lone_layer(graph, flow):
@@ -63,6 +72,15 @@ def why_small(graph: Graph, flow: Flow) -> str:
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
+
+
+def why_on_host(graph: Graph, flow: Flow) -> str:
+    """Why a forward runs on the host, in words; "" where it may run on a device."""
+    if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
+        return ON_HOST
+    if is_read_on_host(graph, flow):
+        return "it runs on the host, as `numpy()` of its result would raise for a tensor on a GPU"
+    return "it runs on the host, where its input is made" if is_fed_on_host(graph, flow) else ""
 
 
 def tiny_count(graph: Graph, flow: Flow) -> int:

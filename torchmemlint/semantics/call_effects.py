@@ -13,7 +13,7 @@ from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.syntax import gradient_owner, next_words
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import NOTHING, Ext, Obj, Value, is_zero, names_device, only_const, truth
+from torchmemlint.semantics.values import MOVED, NOTHING, PLACED, Ext, Obj, Value, is_zero, names_device, only_const, truth
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -152,6 +152,15 @@ def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
 def gradients_freed(m: Machine, node: int) -> None:
     if RecordFlag.CREATE_GRAPH in m.record.flags:
         m.emit(GradientsFreed(m.site(node)))
+
+
+def note_array(m: Machine, outputs: frozenset[int], flags: int, node: int) -> None:
+    """An array is made of a network's output, which was moved nowhere: of a tensor on a GPU that raises, so the network is on the host.
+    Not where an exception is handled: it may be that one."""
+    if outputs and not flags & (PLACED | MOVED) and not m.handlers:
+        site = m.site(node)
+        for gid in outputs:
+            m.record.arrays.setdefault(gid, set()).add(site)
 
 
 def cut_all(m: Machine, call: Call, state: State, how: str) -> None:

@@ -23,6 +23,7 @@ from torchmemlint.semantics.values import (
     COMPUTED,
     EMPTY,
     FREE_TENSOR,
+    HOST,
     INTEGER,
     NOTHING,
     PACKED,
@@ -94,10 +95,16 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     )
     graph = m.record.graphs[gid]
     graph.cls = cls
+    graph.given_on_host = is_given_on_host(call)
     graph.in_part = is_given_data(m, graphs) and state.vars.get((oid, FROZEN)) == THAWED_IN_PART
     graph.frozen_if = condition_of(m, oid, state) if not frozen and is_given_data(m, graphs) else None
     graph.training = training if graph.training == training else None
     return attached_output(m, gid, frozenset((gid, *through_module(m, certain))), call, inner, state)
+
+
+def is_given_on_host(call: Call) -> bool:
+    """Whether a tensor that a call is given was made on the host, and not moved."""
+    return any(type(atom) is Tensor and atom.flags & HOST for value in call.all() if len(value) == 1 for atom in value)
 
 
 def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:

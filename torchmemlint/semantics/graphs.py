@@ -114,6 +114,7 @@ class Graph:
     frozen_if  they are frozen under this condition, and no argument had a graph
     place     for "carried": the place
     cls       the module's class, where it is one of the project
+    given_on_host  a tensor that it is given was made on the host, and not moved
     """
 
     gid: int
@@ -135,6 +136,7 @@ class Graph:
     cls: ClassRef | None = None
     in_part: bool = False
     frozen_if: Condition | None = None
+    given_on_host: bool = False
 
     @property
     def frozen_when_run(self) -> bool | None:

@@ -246,6 +246,8 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
     stored = facts.names & STORED_FLAGS
     if THAWED in facts.names or not (stored or TORCH.names["sets-gradient-flag"] in facts.names):
         return False
+    if stored and NAMED & methods:
+        return True  # `for name, p in net.named_parameters()`
     return any(
         value.startswith(f"{text}.") and value.endswith("[]") and not OF_SIZES.search(value)
         for _, value in (*facts.bound, *facts.rebound)
@@ -253,6 +255,8 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
 
 
 FREEZERS = TORCH.words["freezing-methods"]
+NAMED = frozenset(name for name in TORCH.words["parameter-iterators"] if name.startswith("named_"))
+"""Of what they give, loops take the names as well: facts do not say what such a pair is bound to."""
 OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")
 """Takes one of a tensor's sizes, and goes through no parameters."""
 THAWED = "requires_grad=True"

@@ -67,7 +67,7 @@ NETWORKS = re.compile(
 )
 """Names that people give to networks. A suspicion: it counts only beside what is done with the result."""
 HELPERS = re.compile(
-    r"(fn|fcn|fun|func|function|transform|transforms|tokeni[sz]er|collate|preprocess\w*|processor|metric|loss|criterion|sim|fct|process|callback"
+    r"(fn|fcn|fun|func|function|transform|transforms|tokeni[sz]er?|collate|preprocess\w*|processor|metric|loss|criterion|sim|fct|process|callback"
     r"|^f|sampler|parser|matcher|scheduler|env|dataset|loader|reader|op|ops|hook|handler|(input|data|feature|label|target|batch|image|text)_transformer|(de|un|inv|inv_)?normali[sz]er?)$|(^|_)(metric|loss|criterion)s?_\w+$|^_*(batch|set|is|has|get|load|save|make|to|wrap|unwrap|build|create|init|prepare|setup|compile)_",
     re.IGNORECASE,
 )

@@ -85,6 +85,8 @@ class Record:
     events: dict[tuple[str, int, int, str], Event] = field(default_factory=dict)
     forwards: dict[int, Graph] = field(default_factory=dict)
     """Forwards that ran with grad mode off, by output number (those with grad on are in ``graphs``)."""
+    arrays: dict[int, set[Site]] = field(default_factory=dict)
+    """Forwards → where arrays are made of their outputs, which nothing moved to the host before."""
     fates: list[CallFate] = field(default_factory=list)
     handed: set[FunctionRef] = field(default_factory=set)
     """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""

@@ -48,6 +48,10 @@ class Flag(IntFlag):
     """On one path a graph was cut from it on purpose, on another one not."""
     MOVED = 16384
     """Moved to the host; beside ``outputs`` on one path alone."""
+    PLACED = 32768
+    """Moved, on one path at least, to the host or to a place that is not known."""
+    HOST = 65536
+    """Made on the host, as is all that torch makes without a device, and moved nowhere."""
 
 
 # Plain integers: the arithmetic of IntFlag takes 35 to 75 times as long, and the engine does it for each tensor that it makes.
@@ -66,6 +70,8 @@ COLUMN = int(Flag.COLUMN)
 COMPUTED = int(Flag.COMPUTED)
 DOUBTED = int(Flag.DOUBTED)
 MOVED = int(Flag.MOVED)
+PLACED = int(Flag.PLACED)
+HOST = int(Flag.HOST)
 
 
 class Tensor(NamedTuple):
@@ -259,8 +265,8 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         union([each.graphs for each in tensors]),
         union([each.hints for each in tensors]),
         union([each.outputs for each in tensors]),
-        (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED))
-        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED | MOVED))
+        (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED | HOST))
+        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED | MOVED | PLACED))
         | (DOUBTED if doubted else 0),
     )
 
@@ -422,8 +428,10 @@ def min_flags(tensors: list[Tensor]) -> int:
     for atom in tensors[1:]:
         both &= atom.flags
     batch = BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0
-    doubted = DOUBTED if any(a.flags & DOUBTED for a in tensors) else 0
-    return both & (SCALAR | INTEGER | GUESSED | COLUMN) | batch | COMPUTED | doubted
+    lasting = 0
+    for atom in tensors:
+        lasting |= atom.flags & (DOUBTED | PLACED)
+    return both & (SCALAR | INTEGER | GUESSED | COLUMN | HOST) | batch | COMPUTED | lasting
 
 
 def sorted_atoms(value: Value) -> list[Atom]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.semantics.parameters import may_freeze
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -51,3 +52,18 @@ def says_any(world: World, path: str, words: frozenset[str]) -> bool:
 def _says_any(world: World, key: tuple[str, frozenset[str]]) -> bool:
     path, words = key
     return any(facts.names & words for facts in world.project.module(path).functions)
+
+
+def texts_of_module(world: World, path: str) -> frozenset[str]:
+    """The names that a module's own statements bind once, to a string."""
+    lowered = world.lowered(path, MODULE)
+    body = [] if lowered is None else lowered.functions[MODULE].body
+    bound = [each for each in body if isinstance(each, ir.Assign)]
+    names = [target.id for each in bound for target in each.targets if isinstance(target, ir.Name)]
+    texts = [
+        target.id
+        for each in bound
+        for target in each.targets
+        if isinstance(target, ir.Name) and isinstance(each.value, ir.Const) and isinstance(each.value.value, str)
+    ]
+    return frozenset(name for name in texts if names.count(name) == 1)

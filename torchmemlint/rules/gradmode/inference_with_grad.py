@@ -45,12 +45,14 @@ It does not report:
   however small each of them is.
 - The forward is small or runs rarely (note):
   - once per program, or in a function that no loop calls, in at most 10 iterations;
+  - once per epoch, in a function of its own, beside training whose steps run in an inner loop;
   - once for an environment's next action;
   - in a network of linear layers, none known to exceed 4,096 features, or of one linear or embedding layer;
   - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
   - where a file that defines networks tries one out when it is started, without the weights of a training;
   - in a function that nothing calls, in a file or class that scripts use;
-  - in a program that moves nothing to a device: its graphs are in host memory.
+  - in a program that moves nothing to a device, where an input is made on the host and not moved, or where `numpy()` of the
+    result would raise for a tensor on a GPU: the graphs are in host memory.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example
@@ -135,9 +137,9 @@ from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.standing import comes_out, twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
-from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
+from torchmemlint.rules.reach import is_called_in_loops, is_called_in_steps, is_unreached, left_over_cost
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
-from torchmemlint.rules.size import ON_HOST, ONE_STEP, chains, is_cut_at_once, small_cost, why_small
+from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Store
@@ -323,7 +325,7 @@ FEW_SMALL = 100
 def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tuple[Severity, str]:
     """Severity and cost of a graph that nothing visible keeps beyond its step, or only until a rollout is used up."""
     place = gathered(hanging, flow)
-    if place and why_small(event, flow) != ON_HOST and is_called_in_loops(flow.record.root, flow):
+    if place and not why_on_host(event, flow) and is_called_in_loops(flow.record.root, flow):
         return Severity.WARNING, GATHERED_COST.format(place=place)
     keeper = handed_to(event, hanging, flow)
     if keeper:
@@ -381,7 +383,7 @@ def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
     trains = RecordFlag.BACKWARD in flow.record.flags
     done = fate.only_cut or fate.never_read
     ends = done and not trains and bool(flow.runs.world.project.callers(root).calls)
-    return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
+    return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_steps(root, flow)
 
 
 def is_loop(loop: tuple[int, int], flow: Flow) -> bool:

@@ -35,7 +35,7 @@ from torchmemlint.semantics.models.modules import (
     me_or_plain,
     method_guards_itself,
 )
-from torchmemlint.semantics.models.unknown_objects import call_opaque, guarded_result, thing_method
+from torchmemlint.semantics.models.unknown_objects import call_opaque, guarded_result, is_given_text, thing_method
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, Mode, State
 from torchmemlint.semantics.stores import record
@@ -57,7 +57,6 @@ from torchmemlint.semantics.values import (
     Value,
     const,
     hints_of,
-    is_text,
     join,
     join_all,
     sorted_atoms,
@@ -268,7 +267,7 @@ def runs_it(m: Machine, name: str, effect: ModuleEffect | None, call: Call) -> b
 
 def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value | None:
     """What a method of a module of unknown class gives, where that is not a forward's result; None where it may be."""
-    if is_text(next(iter(call.all()), EMPTY)):
+    if is_given_text(m, call):
         return UNKNOWN  # a tokenizer, or a pipeline with its own grad mode: a network is given tensors
     if gives_data(m, name, call):
         cut_all(m, call, state, text_of(call.func))

@@ -10,7 +10,7 @@ from torchmemlint.semantics.accumulation import accumulate_into
 from torchmemlint.semantics.arithmetic import arithmetic, in_role, made_in_mode, whole_logits
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all
+from torchmemlint.semantics.call_effects import cut_all, note_array
 from torchmemlint.semantics.dispatch import assign, evaluate
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.gradient_flags import want
@@ -24,8 +24,10 @@ from torchmemlint.semantics.values import (
     COMPUTED,
     DETACHED,
     DOUBTED,
+    EMPTY,
     FREE_TENSOR,
     GUESSED,
+    HOST,
     INTEGER,
     NONE,
     NOTHING,
@@ -60,6 +62,8 @@ GRADIENT_FLAG = TORCH.names["gradient-flag"]
 DETACH = TORCH.names["detach"]
 COPIES_INTO = TORCH.names["copies-into"]
 PLACE = TORCH.names["place"]
+CUDA_MAKERS = f"torch.{TORCH.names['cuda']}."
+HOST_ARRAYS = f"{TORCH.names['host-arrays']}."
 TAKING = TORCH.words["takes-elements"]
 """Tensor methods whose result has the type of numbers that the receiver has."""
 REDUCTIONS = TORCH.words["reductions"]
@@ -322,11 +326,16 @@ def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
         values = call.all()
         if op.name == TORCH.names["device-class"] and values and all(type(a) is Const for a in values[0]):
             return values[0]  # a device and its name are the same here
+        if op.name.startswith(HOST_ARRAYS):
+            for atom in EMPTY.union(*values):
+                if type(atom) is Tensor:
+                    note_array(m, atom.outputs, atom.flags, call.node)
         cut_all(m, call, state, op.shown)
         return PLAIN
     if op.effect is Effect.ITEM:
         m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == TORCH.names["to-array"] and op.sure:
+        note_array(m, op.receiver.outputs, op.receiver.flags, call.node)
         m.notice(must_be_free(m, op.receiver), Seen.MUST_BE_FREE)
     return PLAIN
 
@@ -348,19 +357,29 @@ def has_one_element(name: str, exprs: list[ir.Expr]) -> bool:
     return bool(flat) and all(isinstance(item, ir.Const) and item.value == 1 for item in flat)
 
 
+def is_made_on_host(op: Operation, call: Call) -> bool:
+    """Whether a function of torch makes a tensor on the host: it is given no device, and no tensor that may be on one."""
+    if PLACE in call.keywords or op.name.startswith(CUDA_MAKERS) or op.last.endswith("_like"):
+        return False
+    if op.name in FROM_ARRAYS:
+        return True
+    return not any(type(atom) is Tensor and not atom.flags & HOST for value in call.all() for atom in value)
+
+
 @has_effect(Effect.SOURCE)
 def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is not None:
         return FREE_TENSOR
+    made = tensor(flags=HOST) if is_made_on_host(op, call) else FREE_TENSOR
     if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
     if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
         if not has_one_element(op.name, call.exprs):
-            return want(m, FREE_TENSOR, call.node)
+            return want(m, made, call.node)
         m.record.flags.add(RecordFlag.LEARNED_NUMBER)
     if op.name == TORCH.names["copies-values"] and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)
-    return FREE_TENSOR
+    return made
 
 
 @has_effect(Effect.BACKWARD)

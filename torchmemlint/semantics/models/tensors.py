@@ -20,6 +20,7 @@ from torchmemlint.semantics.models.unknown_objects import (
     STEPS,
     call_opaque,
     hands_out_a_number,
+    is_method_of_text,
     only_method,
 )
 from torchmemlint.semantics.names import function_value
@@ -29,10 +30,12 @@ from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
+    HOST,
     INTEGER,
     MOVED,
     NONE,
     NOTHING,
+    PLACED,
     PLAIN,
     UNKNOWN,
     VIEW,
@@ -58,7 +61,7 @@ from torchmemlint.torch_facts.words import CallByName, Effect
 TO_HOST = TORCH.names["to-host"]
 TO_PLACE = TORCH.names["to-place"]
 PLACE = TORCH.names["place"]
-HOST = TORCH.names["host"]
+ON_HOST = TORCH.names["host"]
 CONTAINER_METHODS = TORCH.words["takes-parts"]
 FILLS_HOLDERS = TORCH.words["fills-holders"]
 """Methods of a mapping that a model's output is: what they give is a part of it."""
@@ -91,7 +94,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     if not real:
         if name == STEPS and CLEARS in m.evidence.get(receiver_text(call), ()):
             record_call(m, CallByName.POSSIBLE_STEP, text_of(call.func), call)
-        return method_of_opaque(m, atom, me, name, call, state)
+        return PLAIN if is_method_of_text(m, name, call) else method_of_opaque(m, atom, me, name, call, state)
     return arithmetic(m, [me, *call.all()], call.node, state)
 
 
@@ -183,7 +186,7 @@ def is_for_the_host(m: Machine, call: Call) -> bool:
     owner = m.world.header(ref).owner
     if not owner or not isinstance(place, ir.Attr) or dotted(place) != f"self.{place.name}":
         return False
-    return option_of(m.world, ClassRef(ref.path, owner), place.name) == repr(HOST)
+    return option_of(m.world, ClassRef(ref.path, owner), place.name) == repr(ON_HOST)
 
 
 @has_effect(Effect.DEVICE)
@@ -198,10 +201,15 @@ def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.name == TO_PLACE:
         target = call.get(0, PLACE)
         single = only_const(target) if target is not None else None
-        to_cpu = single.value == HOST if single is not None else is_for_the_host(m, call)
+        to_cpu = single.value == ON_HOST if single is not None else is_for_the_host(m, call)
     if to_cpu and op.me != unknown(atom.hints):
-        return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
-    return op.me
+        return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED | PLACED | HOST),))
+    return frozenset(
+        Tensor(a.graphs, a.hints, a.outputs, a.flags & ~HOST | (PLACED if op.name in CONVERTING else 0))
+        if type(a) is Tensor
+        else a
+        for a in op.me
+    )
 
 
 @has_effect(Effect.REQUIRES_GRAD)

@@ -15,7 +15,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
 from torchmemlint.semantics.event_words import Seen
-from torchmemlint.semantics.forward import is_given_data, keeps_packed, stays_free, through_module
+from torchmemlint.semantics.forward import is_given_data, is_given_on_host, keeps_packed, stays_free, through_module
 from torchmemlint.semantics.frozen_on_a_branch import condition_of
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.graphs import MADE_KINDS, Graph, GraphKind, SinkKind
@@ -25,11 +25,13 @@ from torchmemlint.semantics.models.modules import methods_meant
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import thing_element
+from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     BATCH,
+    EMPTY,
     FREE_TENSOR,
     GUESSED,
     INTEGER,
@@ -45,10 +47,12 @@ from torchmemlint.semantics.values import (
     Value,
     hints_of,
     is_number,
+    is_text,
     join_all,
     only_const,
     tensor,
 )
+from torchmemlint.semantics.variables import texts_of_module
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 
@@ -111,6 +115,7 @@ def call_opaque(
         training=m.training(oid, state),
         frozen=direct and oid >= 0 and stays_free(m, oid, known, state),
     )  # fmt: skip
+    m.record.graphs[gid].given_on_host = is_given_on_host(call)
     if direct and oid >= 0 and is_given_data(m, known):
         m.record.graphs[gid].frozen_if = condition_of(m, oid, state)
     if is_foreign(call) or not m.foreign.isdisjoint(known):
@@ -237,11 +242,12 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     """What no tensor has: a method, or a network that the object holds (``nets.generator(x)``), by the name where nothing else tells."""
-    if is_method_of_builtin(m.heap[oid].cls, name):
+    if is_method_of_builtin(m.heap[oid].cls, name) or is_method_of_text(m, name, call):
         return PLAIN
     if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
-    if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
+    is_step = name == STEPS and (not call.positional or is_given_an_optimizer(m, call))
+    if is_step and not has_no_tensors(m.world, m.ref, text_of(call.func).rpartition(".")[0]):  # a scheduler's, once an epoch
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None and not is_given_from_outside(m, oid):
@@ -261,6 +267,25 @@ def is_method_of_builtin(cls: object, name: str) -> bool:
     """Whether a class is one of Python's own that has a method of that name: ``text.encode("utf-8")`` of a parameter that is annotated."""
     package, _, last = str(cls).partition(".")
     return package == builtins.__name__ and hasattr(getattr(builtins, last, None), name)
+
+
+def is_method_of_text(m: Machine, name: str, call: Call) -> bool:
+    """Whether a method that strings, or bytes, have is given strings alone: ``raw.decode("utf-8")``. A network is given tensors."""
+    if not (hasattr(str, name) or hasattr(bytes, name)):
+        return False
+    values = call.all()
+    return is_given_text(m, call) and all(map(is_text, values[1:]))
+
+
+def is_given_text(m: Machine, call: Call) -> bool:
+    """Whether the first argument is a string, or a variable of the module that its own statements bind to one (``SAMPLE_TEXT``)."""
+    if is_text(next(iter(call.all()), EMPTY)):
+        return True
+    first = call.exprs[0] if call.exprs else None
+    closure = m.frame_closure[m.frame]
+    if type(first) is not ir.Name or first.id in closure.function.locals:
+        return False
+    return first.id in m.world.memoize(texts_of_module, closure.ref.path)
 
 
 def is_given_an_optimizer(m: Machine, call: Call) -> bool:
