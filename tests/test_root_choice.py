@@ -169,7 +169,8 @@ def test_under_an_effective_decorator_nothing_else_says_grad_mode(name: str, off
 def test_an_error_recognized_by_its_message_is_found_under_a_decorator(tmp_path: Path) -> None:
     text = (
         "import torch\n\n@torch.no_grad()\ndef assign(model, x):\n    try:\n        return model(x)\n"
-        "    except RuntimeError as error:\n        if 'CUDA out of memory' not in str(error):\n            raise\n        return None\n"
+        "    except RuntimeError as error:\n        if 'CUDA out of memory' not in str(error):\n            raise\n        return None\n\n"
+        "DEVICE = torch.backends.mps.is_available()\n"
     )
     assert "TML304" in [one.code for one in found(tmp_path, text)]
 

@@ -58,7 +58,8 @@ Removes the statement, or replaces it by `pass` if the block would be empty. Uns
 need to return blocks.
 
 ## When to ignore
-Another process needs the memory between two steps, or you have measured that the call reduces fragmentation because the
+Another process, or a library with a memory pool of its own on the same device (MinkowskiEngine, dlib, CuPy), needs the memory
+between two steps, or you have measured that the call reduces fragmentation because the
 sizes of the steps differ a lot.
 
 ## References
@@ -79,7 +80,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, why_little
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt
+from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt, memory_of_another
 from torchmemlint.rules.reach import is_part_of_forward
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
@@ -105,6 +106,8 @@ RULE = Rule(
 EVENT = CallEffect
 
 MEASURES = re.compile("|".join(sorted(TORCH.words["measures-memory"])))
+ALLOCATES = TORCH.words["allocates-by-itself"]
+"""Libraries that take memory of the GPU beside torch's allocator."""
 EPOCHS = re.compile(r"(max_|num_|n_|nb_)?epochs?")
 """Arguments that say for how many epochs a call trains."""
 STEPS = re.compile(
@@ -170,7 +173,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             f"`{event.name}()` runs {where}{when(event, option, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
             severity=Severity.NOTE if little else Severity.WARNING,
-            doubts=(CALLED_SELDOM,) if where == BY_NAME else may_end_a_stage(event, flow),
+            doubts=(*((CALLED_SELDOM,) if where == BY_NAME else may_end_a_stage(event, flow)), *is_shared(flow)),
             label="waits for the device, and the next allocation asks the driver again",
             cost=f"{cost}; little here: {little}" if little else cost,
             help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
@@ -178,6 +181,13 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         ),
         handler=event.site.handler,
     )
+
+
+def is_shared(flow: Flow) -> Iterator[Doubt]:
+    """The doubt of a file that uses a library which takes memory of the GPU by itself: that can use only what torch gives back."""
+    for target in sorted({target.partition(".")[0] for _, target in flow.runs.world.project.imports(flow.record.root.path)}):
+        if target in ALLOCATES:
+            yield memory_of_another(target)
 
 
 def switch_of(event: CallEffect, flow: Flow) -> str:

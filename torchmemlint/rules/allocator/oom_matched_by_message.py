@@ -17,17 +17,19 @@ It does not report:
 ## What it costs
 No memory. The message differs between devices and has changed between releases: `CUDA out of memory` is no part of the errors
 of the Apple GPU (`MPS backend out of memory`) or of ROCm (`HIP out of memory`). Where the handler looks for `out of memory`
-alone, which all of them hold today, the finding is a note. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from
+alone, which all of them hold today, or where nothing in the project says that it runs on another device than CUDA, the finding is a note. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from
 1.13) is a subclass of `RuntimeError` and does not depend on the message.
 
 ## Example
 ```python
 import torch
 
+DEVICE = "mps" if torch.backends.mps.is_available() else "cuda"
+
 
 def fits(model, batch, optimizer):
     try:
-        model(batch).sum().backward()
+        model(batch.to(DEVICE)).sum().backward()
     except RuntimeError as error:
         if "CUDA out of memory" in str(error):
             optimizer.zero_grad()
@@ -41,11 +43,13 @@ Use instead:
 ```python
 import torch
 
+DEVICE = "mps" if torch.backends.mps.is_available() else "cuda"
+
 
 def fits(model, batch, optimizer):
     enough = True
     try:
-        model(batch).sum().backward()
+        model(batch.to(DEVICE)).sum().backward()
     except torch.OutOfMemoryError:
         enough = False
     if not enough:
@@ -94,9 +98,14 @@ RULE = Rule(
 EVENT = OomHandler
 OF_A_DEVICE = re.compile(r"cuda|cudnn|cublas|hip|mps|xpu", re.IGNORECASE)
 """Words of a message that other devices' errors do not have."""
+OTHER_DEVICES = TORCH.words["other-devices"]
+"""Words of a project that runs on devices whose errors say neither "CUDA" nor each other's name."""
 STRINGS = re.compile(r"[\"']([^\"']*)[\"']")
 ONE_COST = "an error of another device (HIP, MPS, XPU), or with another wording, is not handled"
 ALL_COST = "little: the messages of the CUDA, HIP, MPS and XPU allocators all hold these words, today"
+CUDA_COST = (
+    "little: CUDA's errors hold these words in every release so far, and nothing here says that the code runs on another device"
+)
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
@@ -114,7 +123,8 @@ def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
         yield Silent("torch before 1.13 has no class for out-of-memory errors")
         return
     texts = [text for test in event.tests for text in STRINGS.findall(flow.source(event.site, test)) if OOM_WORDS.search(text)]
-    alone = bool(texts) and all(map(OF_A_DEVICE.search, texts))
+    alone = bool(texts) and all(map(OF_A_DEVICE.search, texts)) and any(map(flow.runs.world.project.says, OTHER_DEVICES))
+    little = CUDA_COST if texts and all(map(OF_A_DEVICE.search, texts)) else ALL_COST
     yield Draft(
         flow.at(
             RULE,
@@ -123,7 +133,7 @@ def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
             node=event.tests[0],
             severity=Severity.WARNING if alone else Severity.NOTE,
             label="matches the text of the message",
-            cost=ONE_COST if alone else ALL_COST,
+            cost=ONE_COST if alone else little,
             help=classes(flow),
         ),
         handler=event.site.node,

@@ -6,9 +6,9 @@ cleanup. Also reports an exception that is stored beyond its handler. The findin
 statement:
 
 - an error for a retry or a stored exception;
-- a warning for a cleanup without a retry, and for a retry if only a move to the device failed (`model.to(device)`), whose
-  frames hold little;
-- a note for a retry on the host only, which needs no device memory.
+- a warning for a retry if only a move to the device failed (`model.to(device)`), whose frames hold little;
+- a note for a cleanup without a retry, and for a retry on the host only: nothing asks for device memory before the handler
+  ends, which frees what the failed step holds.
 
 A handler is recognized by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), a test of the message, a
 helper (`is_oom_error(e)`), or because it empties the cache.
@@ -146,9 +146,9 @@ def cost(flow: Flow, keeps: bool) -> str:
 
 
 def severity(event: OomHandler, words: set[str]) -> Severity:
-    if ("host-retry" in words and words.isdisjoint({"retry", "keep"})) or words <= {"move"}:
-        return Severity.NOTE  # what follows asks the device for nothing
-    return Severity.ERROR if not event.moves and words & {"retry", "keep"} else Severity.WARNING
+    if words.isdisjoint({"retry", "keep"}):
+        return Severity.NOTE  # nothing asks the device for memory before the handler ends, which frees all of it
+    return Severity.WARNING if event.moves else Severity.ERROR
 
 
 def draft(event: OomHandler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:

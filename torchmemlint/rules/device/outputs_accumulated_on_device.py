@@ -15,7 +15,7 @@ concatenated, stacked or moved later, or the model's class is part of the projec
 It does not report:
 
 - scalars, one number per sample (rewards, losses), and class indices;
-- values that are moved to the CPU, always or by an option.
+- values that are moved to the CPU, always or by an option, or put on a device where they are stored (`.cuda()`).
 
 ## What it costs
 Each step keeps one batch of outputs on the device until the collection is dropped: logits of 50,000 tokens over a
@@ -242,7 +242,8 @@ def is_small(event: Store, flow: Flow) -> Silent | None:
         return Silent("each value replaces the previous one")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
         return Silent("the stored value is small: a number, indices, or a part of the output")
-    if event.half_fix == TORCH.names["to-place"] or event.flags & MOVED or goes_to_a_place_of_its_own(event, flow):
+    put = event.value >= 0 and PUT_ON_DEVICE.search(flow.source(event.site, event.value))
+    if put or event.half_fix == TORCH.names["to-place"] or event.flags & MOVED or goes_to_a_place_of_its_own(event, flow):
         return Silent("the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Silent("it stores the output of only a few steps")
@@ -266,6 +267,8 @@ def goes_to_a_place_of_its_own(event: Store, flow: Flow) -> bool:
     return bool(places) and any(place not in places for name, place in moved.items() if name not in stored)
 
 
+PUT_ON_DEVICE = re.compile(rf"\.{TORCH.names['to-cuda']}\([^()]*\)$")
+"""A stored value that is put on a device for that: ``kept.append(out.cuda())``."""
 NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 """Names in a source text."""
 

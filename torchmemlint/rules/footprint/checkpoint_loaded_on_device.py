@@ -146,6 +146,7 @@ ONCE = "{copied} on the device, until the dict is dropped"
 TAKEN = "no second copy if the optimizer uses the loaded tensors; the file cannot be loaded without that GPU"
 STRAY = "the tensors of the file are on the GPU that they were saved from; the model stays on the host"
 COPIED = "its tensors are copied into the parameters here"
+STATE = "its tensors become the optimizer's state here"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
@@ -267,7 +268,7 @@ def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
     holding = what_is_held(event, copying, flow, site) if copying else None
     numbers = all(is_of_numbers(use, flow) for use in uses)
     taken = not copying and all(is_whole(use, event) for use in uses)
-    steps = [flow.step(uses[0].site, COPIED)]
+    steps = [flow.step(uses[0].site, STATE if is_of_optimizer(uses[0], flow) else COPIED)]
     if handed and holding is not None:
         steps.insert(0, flow.step(site, "what was loaded is bound here, and held while steps run"))
     small = ""
