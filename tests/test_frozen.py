@@ -16,7 +16,11 @@ LOOP = "def f(net):\n    for p in net.parameters():\n        p.requires_grad = F
         (LOOP.replace("= False", "= flag"), {"parameters"}, True),
         (LOOP.replace("= False", "= True"), {"parameters"}, False),
         (LOOP.replace("p.requires_grad = False", "print(p.shape)"), {"parameters"}, False),
-        ("def f(net):\n    for n, p in net.named_parameters():\n        print(n, p.requires_grad)\n", {"named_parameters"}, False),
+        (
+            "def f(net):\n    for n, p in net.named_parameters():\n        print(n, p.requires_grad)\n",
+            {"named_parameters"},
+            False,
+        ),
         ("def f(net):\n    net.requires_grad_(False)\n", {"requires_grad_"}, True),
     ],
     ids=["loop", "pairs", "a flag", "thawed", "no flag", "only read", "method"],

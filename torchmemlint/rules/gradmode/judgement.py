@@ -160,7 +160,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(doubts.NAMESAKE_GUARDS)
     if is_of_unknown_class(event) and purpose.words(event.what.rpartition(".")[2])[:1] == (TORCH.names["trains"],):
         assumed.append(doubts.TRAINS_ITSELF)
-    if is_of_unknown_class(event) and any(map(purpose.is_helper, event.what.rsplit(".", 2)[-2:])):
+    if is_of_unknown_class(event) and event.training is None and purpose.is_helper(event.what.rpartition(".")[0]):
         assumed.append(doubts.named_as_helper(short(event.what)))
     if not assumed and may_guard_itself(event, flow):
         assumed.append(doubts.GUARDS_ITSELF)
