@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.fact_words import ResultUse
-from torchmemlint.index.facts import ModuleFacts
+from torchmemlint.index.facts import CallFact, ModuleFacts
 from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
@@ -18,6 +18,7 @@ from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.observations import observations
+from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.root_choice import (
     DEVICE_WORDS,
     back_propagates,
@@ -30,6 +31,7 @@ from torchmemlint.semantics.root_choice import (
 from torchmemlint.semantics.runs import MAX_CALLERS
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
 
 STEPS = TORCH.words["environment-steps"]
 AROUND_TORCH = TORCH.words["around-torch"]
@@ -108,6 +110,8 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
     project, path = world.project, root.path
     if any(target.partition(".")[0] in MOVES_ITSELF for _, target in project.imports(path)):
         return False
+    if is_made_on_host(world, root, graph.what):
+        return True
     made = dict(world.facts(root).bound).get(graph.what, "").removesuffix("()")
     maker = project.resolve(path, made, root.qualname) if made else None
     if maker is not None and (isinstance(world.symbol(maker), ClassRef) or TORCH.class_kind(maker)):
@@ -123,6 +127,46 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
     if own and project.mentions_cuda():
         return False
     return not any(moves_something(world, ref) for ref in dict.fromkeys((root, FunctionRef(path, MODULE))))
+
+
+def is_made_on_host(world: World, ref: FunctionRef, name: str) -> bool:
+    """Whether a function makes a network of a visible class, or of a layer of torch, under that name, and neither its constructor nor the
+    function moves it, nor anything that gets it."""
+    facts, project = world.facts(ref), world.project
+    texts = [text for bound, text in (*facts.bound, *facts.rebound) if bound == name]
+    makers = {project.resolve(ref.path, text.removesuffix("()"), ref.qualname) for text in texts if text.endswith("()")}
+    if not texts or len(makers) < len(set(texts)) or any(project.says(word) for word in DEFAULT_DEVICE):
+        return False
+    if not all(maker is not None and is_built_on_host(world, maker) for maker in makers):
+        return False
+    if world.evidence(ref).get(name, frozenset()) & MOVES:
+        return False
+    for each, within in family(world, ref):
+        for call in within.calls:
+            if any(arg.name == name for arg in call.args) and not stays_on_host(world, each, call):
+                return False
+            if f"{call.callee}()" in texts and TORCH.names["place"] in call.keywords:
+                return False
+    return True
+
+
+def is_built_on_host(world: World, maker: str) -> bool:
+    """Whether a class has parameters, and its constructor moves none: what has none works wherever its input is."""
+    cls = world.symbol(maker)
+    if not isinstance(cls, ClassRef):
+        return TORCH.class_kind(maker) is ClassKind.MODULE
+    init = world.project.method(cls, "__init__")
+    return has_parameters(world, cls) and (init is None or not moves_something(world, init))
+
+
+def stays_on_host(world: World, ref: FunctionRef, call: CallFact) -> bool:
+    """Whether functions of the project alone get what a call gives, and they move nothing."""
+    refs = callees(world, ref, call).refs
+    return bool(refs) and not any(moves_something(world, each) for each in refs)
+
+
+MOVES = frozenset({TORCH.names["to-cuda"], TORCH.names["to-place"]}) | TORCH.words["other-devices"]
+DEFAULT_DEVICE = TORCH.words["default-device"]
 
 
 def _is_program(world: World, path: str) -> bool:

@@ -157,13 +157,19 @@ def is_cut_at_once(graph: Graph, flow: Flow) -> bool:
         return False
     lowered = flow.lowered(graph.site)
     own = lowered.statement(graph.site.node)[1]
-    bound = NAME.match(own)
+    targets = TARGETS.match(own)
+    names = {name for name in targets[1].split(", ") if name != UNUSED} if targets is not None else set()
     texts = {lowered.statement(s.site.node)[1] for s in sinks}
-    return all(text == own or (bound is not None and text.startswith(f"{bound[1]} =")) for text in texts)
+    rebound = {name for name in names if any(text.startswith(f"{name} = ") for text in texts)}
+    return all(text == own or any(text.startswith(f"{name} = ") for name in rebound) for text in texts) and (
+        texts == {own} or rebound == names
+    )
 
 
-NAME = re.compile(r"([A-Za-z_][\w.]*) = ")
-"""The one name that a statement assigns, in normalised source."""
+TARGETS = re.compile(r"([A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*) = ")
+"""The names that a statement assigns, in normalised source."""
+UNUSED = "_"
+"""What people call what they do not want: it is taken to hold nothing of the graph."""
 
 
 def is_lone_layer(graph: Graph, flow: Flow) -> bool:

@@ -9,7 +9,7 @@ from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.graphs import Condition
 from torchmemlint.semantics.machine import MAYBE_FROZEN, Machine, new_machine
-from torchmemlint.semantics.root_choice import reaches
+from torchmemlint.semantics.root_choice import callees, reaches
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Obj, const
@@ -19,6 +19,8 @@ from torchmemlint.torch_facts import TORCH
 FREEZING_WORDS = TORCH.words["may-freeze"]
 """Words of a method that may freeze what it sets."""
 CHANGES_PARAMETERS = TORCH.words["changes-flags"] | {f"{flag}=False" for flag in TORCH.words["gradient-flags"]}
+SETS_FLAGS = CHANGES_PARAMETERS | {f"{flag}=" for flag in TORCH.words["gradient-flags"]}
+"""Words of a function that may freeze what it is given: ``p.requires_grad = flag``."""
 MAX_METHODS = 4
 """Methods of one name that are looked at: a name that many have says nothing."""
 
@@ -45,7 +47,8 @@ def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Mac
     condition under which one does, or None. ``machine`` makes one that asks for no other function's run: no question can come back
     to itself."""
     setters: dict[str, set[FunctionRef] | None] = {}
-    for name in sorted({fact.name for fact in world.project.attrs(cls) if fact.method}):
+    lines = [each for each in world.project.mro(cls) if isinstance(each, ClassRef)]
+    for name in sorted({fact.name for each in lines for fact in world.project.attrs(each) if fact.method}):
         methods: set[FunctionRef] = set()
         for fact, holder in [*world.project.attr(cls, name), *_set_below(world, cls, name)]:
             if fact.const == "None":
@@ -71,9 +74,12 @@ def _set_below(world: World, cls: ClassRef, name: str) -> Iterator[tuple[AttrFac
 
 
 def _may_freeze(world: World, ref: FunctionRef) -> bool:
-    """Whether a method may freeze what it sets: by its own words, or by a method that it calls on it."""
+    """Whether a method may freeze what it sets: by its own words, by a method that it calls on it, or by a function that it gives it to."""
     facts = world.facts(ref)
     if facts.names & (FREEZING_WORDS | CHANGES_PARAMETERS):
+        return True
+    given = [call for call in facts.calls if any(arg.name.startswith("self.") for arg in call.args)]
+    if any(world.facts(each).names & SETS_FLAGS for call in given for each in callees(world, ref, call).refs):
         return True
     called = {call.callee.rpartition(".")[2] for call in facts.calls if "." in call.callee}
     return any(freezes_itself(world, name) for name in sorted(called))

@@ -14,6 +14,7 @@ from torchmemlint.semantics.optimized import discards, holds_tensors, is_copy, i
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 
 def is_never_updated(event: Graph, flow: Flow) -> bool:
@@ -39,7 +40,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     unsure = RecordFlag.INPUT_GRAD not in record.flags or RecordFlag.LEARNED_NUMBER in record.flags
     if unsure and holds_tensors(world, record.root) and not is_copy(world, record.root, event.what):
         return False  # which tensor it is that the optimizer holds, is not followed
-    if is_handed_on(event, flow):
+    if is_handed_on(event, flow) or reads_gradients(event, flow):
         return False
     if (evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(
         event
@@ -77,6 +78,17 @@ def is_handed_on(event: Graph, flow: Flow) -> bool:
         for gid in wanted
         for sink in record.sinks.get(gid, ())
     )
+
+
+def reads_gradients(event: Graph, flow: Flow) -> bool:
+    """Whether the function goes through the network's parameters and reads gradients: it updates something by hand."""
+    facts = flow.runs.world.facts(flow.record.root)
+    iterators = {f"{event.what}.{name}" for name in ITERATORS}
+    return GRADIENT in facts.names and any(call.callee in iterators for call in facts.calls)
+
+
+ITERATORS = TORCH.words["parameter-iterators"]
+GRADIENT = TORCH.names["gradient"]
 
 
 def takes_what_learns(event: Graph, flow: Flow) -> bool:
