@@ -18,7 +18,7 @@ from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.observations import observations
-from torchmemlint.semantics.parameters import has_parameters
+from torchmemlint.semantics.parameters import parametric_attributes
 from torchmemlint.semantics.root_choice import (
     DEVICE_WORDS,
     back_propagates,
@@ -156,7 +156,7 @@ def is_built_on_host(world: World, maker: str) -> bool:
     if not isinstance(cls, ClassRef):
         return TORCH.class_kind(maker) is ClassKind.MODULE
     init = world.project.method(cls, "__init__")
-    return has_parameters(world, cls) and (init is None or not moves_something(world, init))
+    return bool(parametric_attributes(world, cls)) and (init is None or not moves_something(world, init))
 
 
 def stays_on_host(world: World, ref: FunctionRef, call: CallFact) -> bool:
