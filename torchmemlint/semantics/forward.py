@@ -148,6 +148,8 @@ def forward_without_grad(
 def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inner: Value | None, state: State) -> Value:
     # Where some of its outputs are attached to a graph, the others are those that it detaches itself, and may be those that an unknown
     # function gave it.
+    if inner is not None and gives_things_alone(m, inner):
+        inner = as_parameters(m, inner)
     by_place = inner is not None and is_attached(m, inner, state)
     packed = keeps_packed(call, inner)
 
@@ -160,6 +162,28 @@ def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inn
         return Tensor(t.graphs | mine, t.hints, output_of(t, gid), t.flags | BATCH | packed)
 
     return remade(m, inner, state, marked)
+
+
+def gives_things_alone(m: Machine, value: Value) -> bool:
+    """Whether a result is nothing but objects of which nothing is known: the parameters themselves (``return self.users["all"]``)."""
+    return bool(value) and all(
+        gives_things_alone(m, EMPTY.union(*atom.items)) if type(atom) is Tuple else is_thing(m, atom) for atom in value
+    )
+
+
+def is_thing(m: Machine, atom: Atom) -> bool:
+    return type(atom) is Obj and m.heap[atom.oid].kind in (Kind.THING, Kind.MODULE)  # or an element of a `ParameterDict`
+
+
+def as_parameters(m: Machine, value: Value) -> Value:
+    """What a forward gives of which nothing is known, as tensors."""
+    out: list[Atom] = []
+    for atom in value:
+        if type(atom) is Tuple:
+            out.append(Tuple(tuple(as_parameters(m, item) for item in atom.items)))
+        elif type(atom) is Obj:
+            out.append(Tensor(frozenset((m.thing_graph(atom.oid),))))
+    return frozenset(out)
 
 
 def remade(m: Machine, inner: Value | None, state: State, make: Callable[[Tensor], Tensor]) -> Value:

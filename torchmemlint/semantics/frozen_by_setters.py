@@ -16,7 +16,7 @@ from torchmemlint.semantics.values import EMPTY, Obj, const
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
-FREEZING_WORDS = TORCH.words["may-freeze"]
+FREEZING_WORDS = TORCH.words["may-freeze"] | TORCH.words["changes-flags"]
 """Words of a method that may freeze what it sets."""
 CHANGES_PARAMETERS = TORCH.words["changes-flags"] | {f"{flag}=False" for flag in TORCH.words["gradient-flags"]}
 SETS_FLAGS = CHANGES_PARAMETERS | {f"{flag}=" for flag in TORCH.words["gradient-flags"]}

@@ -34,6 +34,11 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             return narrow(m, test.left, True, state) and narrow(m, test.right, True, state)
         case ir.BoolOp(op="or") if not holds:
             return narrow(m, test.left, False, state) and narrow(m, test.right, False, state)
+        case ir.BoolOp(op="or") | ir.Compare(left=ir.Call()):
+            asked = asked_types(test)
+            if asked is not None:
+                types = ir.Arg(ir.Sequence(-1, ir.Display.TUPLE, asked[1]))
+                return narrow_type(m, (m.frame, asked[0]), ir.Name(-1, "isinstance"), [types], holds, state)
         case ir.Compare(left=ir.Name() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
             narrow_none((m.frame, name.id), (op in ("is", "==")) == holds, state)
         case ir.Compare(left=ir.Attr() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
@@ -69,6 +74,25 @@ def narrow_none(place: Key, none: bool, state: State) -> None:
         kept = frozenset(a for a in old if not (type(a) is Const and a.value is None))
         if kept:
             state.vars[place] = kept
+
+
+def asked_types(test: ir.Expr) -> tuple[str, list[ir.Expr]] | None:
+    """The name of which a test asks the type, and the types: ``type(x) is float``, ``type(x) in (int, float)``, and several such with
+    ``or``; None for any other test."""
+    match test:
+        case ir.Compare(
+            left=ir.Call(func=ir.Name(id="type"), args=[ir.Arg(value=ir.Name() as name)]),
+            ops=["is" | "==" | "in"],
+            comparators=[types],
+        ):
+            return name.id, [types]
+        case ir.Call(func=ir.Name(id="isinstance"), args=[ir.Arg(value=ir.Name() as name), ir.Arg(value=types)]):
+            return name.id, [types]
+        case ir.BoolOp(op="or"):
+            left, right = asked_types(test.left), asked_types(test.right)
+            if left is not None and right is not None and left[0] == right[0]:
+                return left[0], [*left[1], *right[1]]
+    return None
 
 
 def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds: bool, state: State) -> bool:

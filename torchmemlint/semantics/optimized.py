@@ -7,6 +7,7 @@ import re
 from itertools import islice
 
 from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
@@ -36,8 +37,24 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
     sight holds them, while one holds another module's."""
     places = _places(world, ref, text)
     return bool(places) and all(
-        _is_copy_in(world, where, name) and not _is_part_of_held(world, where, name) for where, name in places
+        _is_copy_in(world, where, name)
+        and not _is_part_of_held(world, where, name)
+        and not _is_held_by_giver(world, where, name)
+        for where, name in places
     )
+
+
+def _is_held_by_giver(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether an attribute holds what a constructor was given, and an optimizer holds that where it was made."""
+    owner, project = world.facts(ref).owner, world.project
+    if not owner or not text.removeprefix("self.").isidentifier() or not text.startswith("self."):
+        return False
+    for fact, at in project.attr(ClassRef(ref.path, owner), text.removeprefix("self.")):
+        maker = FunctionRef(at.path, fact.method)
+        if fact.kind is AttrKind.NAME and fact.method and fact.value in _params(world, maker):
+            if any(is_held(world, giver, name) for giver, name in project.objects_given(maker, fact.value) if giver != maker):
+                return True
+    return False
 
 
 def _is_part_of_held(world: World, ref: FunctionRef, text: str) -> bool:

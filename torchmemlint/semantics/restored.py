@@ -10,6 +10,8 @@ from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 RATES = TORCH.words["gives-rates"]
+OF_OPTIMIZERS = TORCH.words["of-schedulers"] | {TORCH.names["clears-gradients"]}
+"""Methods of an optimizer: those of a scheduler, and one."""
 SCALES = TORCH.words["scales-losses"]
 OF_SCHEDULERS = TORCH.words["of-schedulers"]
 WITHOUT_TENSORS = frozenset({ClassKind.SCHEDULER, ClassKind.SCALER})
@@ -96,9 +98,10 @@ OPTIMIZER = TORCH.names["optimizer-argument"]
 
 def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str]) -> bool:
     found = classes_of(world, ref, text)
-    if found:
-        return all(isinstance(cls, str) and TORCH.class_kind(cls) is ClassKind.OPTIMIZER for cls in found)
-    return ZEROES in words
+    kinds = {TORCH.class_kind(cls) if isinstance(cls, str) else cls for cls in found}
+    if kinds - {None}:
+        return kinds == {ClassKind.OPTIMIZER}
+    return ZEROES in words or (bool(found) and STEPS in words and words <= OF_OPTIMIZERS)
 
 
 def keeps_optimizers(world: World, _: None) -> bool:

@@ -87,6 +87,7 @@ from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.record import LoopInfo
+from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -401,7 +402,11 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         if g.site.loops[: len(around)] == around
         and (g.kind is GraphKind.FORWARD or (g.kind is GraphKind.OPAQUE and runs_model(flow, g, info)))
     ]
-    trained = [e.site.loops for e in record.events.values() if is_training(e) and e.site.loops[: len(around)] == around]
+    trained = [
+        e.site.loops
+        for e in record.events.values()
+        if is_training(e) and e.site.loops[: len(around)] == around and not is_of_scheduler(e, flow)
+    ]
     if around not in trained and any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in networks):
         return False  # a model is made or loaded in every iteration, and used: an iteration is a stage
     if loop[0] == event.site.frame and trains_again(event, flow, loop):
@@ -413,6 +418,13 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     if trained and around not in trained:
         return False
     return around in trained or any(g.site.loops == around for g in networks)
+
+
+def is_of_scheduler(event: object, flow: Flow) -> bool:
+    """Whether a step is a scheduler's, or of what looks like one: that comes once an epoch as well."""
+    if not isinstance(event, CallEffect) or event.effect is not CallByName.OPTIMIZER_STEP:
+        return False
+    return has_no_tensors(flow.runs.world, flow.frame(event.site).ref, event.name.rpartition(".")[0])
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:

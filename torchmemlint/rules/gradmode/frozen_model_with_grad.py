@@ -83,7 +83,7 @@ from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
 from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, may_be_frozen, meeting, when
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
-from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
+from torchmemlint.rules.size import ENDS_AT_ONCE, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
@@ -108,6 +108,7 @@ RULE = Rule(
 EVENT = Graph
 
 COST = "one extra graph at peak, in addition to the trained one"
+BOUND_COST = ", two if the result stays bound to a name during the next iteration"
 UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nothing reads or frees"
 SHORT_COST = "one graph, which is built and dropped at the detach, before that of the training step is built"
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
@@ -140,7 +141,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         doubts = verdict.doubts
         cause = meeting(verdict.fate.cuts, flow)
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
-        cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
+        bound = bool(event.site.loops) and flow.own(event.site) and not is_cut_at_once(event, flow)
+        cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST + BOUND_COST * bound
         text = ", but its output is only used as a constant, detached"
     small = why_small(event, flow)
     yield Draft(

@@ -25,7 +25,6 @@ from torchmemlint.semantics.models.modules import methods_meant
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import thing_element
-from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
@@ -246,8 +245,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return PLAIN
     if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
-    is_step = name == STEPS and (not call.positional or is_given_an_optimizer(m, call))
-    if is_step and not has_no_tensors(m.world, m.ref, text_of(call.func).rpartition(".")[0]):  # a scheduler's, once an epoch
+    if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None and not is_given_from_outside(m, oid):
