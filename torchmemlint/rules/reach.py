@@ -348,7 +348,7 @@ def own_methods(ref: FunctionRef, flow: Flow) -> Iterator[FunctionRef]:
 
 def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where a script's own statements or
-    its ``main`` call others of the same file, or other files call others of the same class; or only such functions call it."""
+    its ``main`` call others of the same file, or other files call others of the same class; or only functions call it of which that is so."""
     return flow.runs.world.memoize(_is_unreached, (ref, 0))
 
 
@@ -360,8 +360,10 @@ def _is_unreached(world: World, asked: tuple[FunctionRef, int]) -> bool:
     if callers.escapes or ref.qualname == MODULE or name == "main":
         return False
     above = list(dict.fromkeys(caller.ref for caller in callers.calls if caller.ref != ref))
-    if above:
-        return depth < MAX_DEPTH and all(world.memoize(_is_unreached, (each, depth + 1)) for each in above)
+    if above:  # not by way of methods: those that only a library's users call lead to all others
+        if owner or depth == MAX_DEPTH or any(world.header(each).owner for each in above):
+            return False
+        return all(world.memoize(_is_unreached, (each, depth + 1)) for each in above)
     if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
         return False  # a framework's hook, or a method that is called on an object of which the class is not known
     if world.memoize(_makes_commands, ref.path):

@@ -35,17 +35,10 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
         case ir.BoolOp(op="or") if not holds:
             return narrow(m, test.left, False, state) and narrow(m, test.right, False, state)
         case ir.BoolOp(op="or") | ir.Compare(left=ir.Call()):
-            asked = asked_types(test)
-            if asked is not None:
-                types = ir.Arg(ir.Sequence(-1, ir.Display.TUPLE, asked[1]))
-                return narrow_type(m, (m.frame, asked[0]), ir.Name(-1, "isinstance"), [types], holds, state)
-        case ir.Compare(left=ir.Name() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
-            narrow_none((m.frame, name.id), (op in ("is", "==")) == holds, state)
-        case ir.Compare(left=ir.Attr() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
-            owners = evaluate(m, name.value, state)
-            for atom in owners if len(owners) == 1 else ():
-                if type(atom) is Obj:
-                    narrow_none((atom.oid, name.name), (op in ("is", "==")) == holds, state)
+            return narrow_types(m, test, holds, state)
+        case ir.Compare(left=name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
+            for place in places_of(m, name, state):
+                narrow_none(place, (op in ("is", "==")) == holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
             return narrow_type(m, (m.frame, name.id), func, rest, holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
@@ -54,6 +47,25 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             if holds and place in state.vars and asks_for_record(m, func, rest, state):
                 state.vars[place] = PLAIN
     return True
+
+
+def places_of(m: Machine, name: ir.Expr, state: State) -> list[Key]:
+    """The place of a name, or of an attribute of the one object that its owner is."""
+    if isinstance(name, ir.Name):
+        return [(m.frame, name.id)]
+    if not isinstance(name, ir.Attr):
+        return []
+    owners = evaluate(m, name.value, state)
+    return [(atom.oid, name.name) for atom in owners if type(atom) is Obj] if len(owners) == 1 else []
+
+
+def narrow_types(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
+    """As ``narrow``, for the tests of ``asked_types``."""
+    asked = asked_types(test)
+    if asked is None:
+        return True
+    types = ir.Arg(ir.Sequence(-1, ir.Display.TUPLE, asked[1]))
+    return narrow_type(m, (m.frame, asked[0]), ir.Name(-1, "isinstance"), [types], holds, state)
 
 
 def narrow_parameter(m: Machine, test: ir.Expr, holds: bool, state: State) -> None:
