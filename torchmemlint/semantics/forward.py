@@ -103,8 +103,10 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
 
 
 def is_given_on_host(call: Call) -> bool:
-    """Whether a tensor that a call is given was made on the host, and not moved."""
-    return any(type(atom) is Tensor and atom.flags & HOST for value in call.all() if len(value) == 1 for atom in value)
+    """Whether the first argument of a call is a tensor that was made on the host, and not moved. Others may stay there: the lengths of
+    sequences, and numbers."""
+    first = call.positional[0] if call.positional else EMPTY
+    return len(first) == 1 and all(type(atom) is Tensor and atom.flags & HOST and not atom.flags & SCALAR for atom in first)
 
 
 def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:

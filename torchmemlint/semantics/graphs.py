@@ -114,7 +114,7 @@ class Graph:
     frozen_if  they are frozen under this condition, and no argument had a graph
     place     for "carried": the place
     cls       the module's class, where it is one of the project
-    given_on_host  a tensor that it is given was made on the host, and not moved
+    given_on_host  its first argument is a tensor that was made on the host, and not moved
     """
 
     gid: int

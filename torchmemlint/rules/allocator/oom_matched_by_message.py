@@ -17,8 +17,9 @@ It does not report:
 ## What it costs
 No memory. The message differs between devices and has changed between releases: `CUDA out of memory` is no part of the errors
 of the Apple GPU (`MPS backend out of memory`) or of ROCm (`HIP out of memory`). Where the handler looks for `out of memory`
-alone, which all of them hold today, or where nothing in the project says that it runs on another device than CUDA, the finding is a note. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from
-1.13) is a subclass of `RuntimeError` and does not depend on the message.
+alone, which all of them hold today, or where nothing in the project says that it runs on another device than CUDA, the
+finding is a note. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from 1.13) is a subclass of
+`RuntimeError` and does not depend on the message.
 
 ## Example
 ```python
