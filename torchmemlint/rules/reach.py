@@ -415,22 +415,14 @@ def _functions_of(world: World, key: tuple[str, str]) -> tuple[str, ...]:
     return tuple(facts.qualname for facts in world.project.module(path).functions if facts.owner == owner)
 
 
-def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether a call of a function, or of one that calls it, stands in a loop; calls under ``no_grad`` are left aside."""
-    callers = [caller for caller in flow.runs.world.project.callers(ref).calls if not is_guarded(caller, flow)]
-    return len(callers) > MAX_CALLERS or any(
-        caller.call.loops or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, depth + 1))
-        for caller in callers
-    )
-
-
-def is_called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """As ``is_called_in_loops``, epochs aside: a loop whose training steps run in a loop inside it calls a function once an epoch."""
+def is_called_in_loops(ref: FunctionRef, flow: Flow, epochs: bool = True, depth: int = 0) -> bool:
+    """Whether a call of a function, or of one that calls it, stands in a loop; calls under ``no_grad`` are left aside. Without ``epochs``
+    a loop whose training steps run in a loop inside it is none: it calls a function once an epoch."""
     world = flow.runs.world
     callers = [caller for caller in world.project.callers(ref).calls if not is_guarded(caller, flow)]
     return len(callers) > MAX_CALLERS or any(
-        (caller.call.loops and not world.memoize(_is_once_an_epoch, caller))
-        or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_steps(caller.ref, flow, depth + 1))
+        (caller.call.loops and (epochs or not world.memoize(_is_once_an_epoch, caller)))
+        or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, epochs, depth + 1))
         for caller in callers
     )
 

@@ -58,12 +58,14 @@ def texts_of_module(world: World, path: str) -> frozenset[str]:
     """The names that a module's own statements bind once, to a string."""
     lowered = world.lowered(path, MODULE)
     body = [] if lowered is None else lowered.functions[MODULE].body
-    bound = [each for each in body if isinstance(each, ir.Assign)]
-    names = [target.id for each in bound for target in each.targets if isinstance(target, ir.Name)]
-    texts = [
-        target.id
-        for each in bound
+    bound = [
+        (target.id, each.value)
+        for each in body
+        if isinstance(each, ir.Assign)
         for target in each.targets
-        if isinstance(target, ir.Name) and isinstance(each.value, ir.Const) and isinstance(each.value.value, str)
+        if isinstance(target, ir.Name)
     ]
-    return frozenset(name for name in texts if names.count(name) == 1)
+    names = [name for name, _ in bound]
+    return frozenset(
+        name for name, value in bound if names.count(name) == 1 and isinstance(value, ir.Const) and isinstance(value.value, str)
+    )

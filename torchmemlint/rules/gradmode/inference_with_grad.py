@@ -137,7 +137,7 @@ from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.standing import comes_out, twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
-from torchmemlint.rules.reach import is_called_in_loops, is_called_in_steps, is_unreached, left_over_cost
+from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
 from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
 from torchmemlint.semantics import purpose
@@ -383,7 +383,11 @@ def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
     trains = RecordFlag.BACKWARD in flow.record.flags
     done = fate.only_cut or fate.never_read
     ends = done and not trains and bool(flow.runs.world.project.callers(root).calls)
-    return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_steps(root, flow)
+    return (
+        (ends or is_cut_at_once(event, flow))
+        and not flow.beside_backward(event)
+        and not is_called_in_loops(root, flow, epochs=False)
+    )
 
 
 def is_loop(loop: tuple[int, int], flow: Flow) -> bool:
