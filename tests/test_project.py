@@ -877,6 +877,46 @@ def test_what_runs_by_itself_is_not_unused() -> None:
     assert not unused("parts/old.py", parts__old=CLASS + "def main():\n    Net()\n")
 
 
+SCORE = "from parts.net import Net\nimport steps\ndef score(net: Net):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "best = score(Net())",
+        "best = steps.run(Net())",
+        "print(score(Net()))",
+        "print('best:', max(score(Net()), 0))",
+        "raise SystemExit(score(Net()))",
+        "import sys; sys.exit(score(Net()))",
+        "import asyncio; asyncio.run(score(Net()))",
+        "import asyncio; best = asyncio.run(score(Net()))",
+        "import fire; fire.Fire(score)",
+        "import typer; typer.run(score)",
+        "assert score(Net()) > 0.5",
+        "best, worst = score(Net()), 0",
+        "(best := score(Net()))",
+        "with open('out') as file: best = score(Net())",
+        "try: best = score(Net())\nexcept OSError: pass",
+    ],
+)
+def test_a_file_that_calls_a_function_is_run_whatever_becomes_of_the_result(statement: str) -> None:
+    assert not unused("old.py", old=f"{SCORE}{statement}\n")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "NET = Net()",
+        "import logging; log = logging.getLogger(__name__)",
+        "SCORES = {'plain': score}",
+        "again = lambda: score(Net())",
+    ],
+)
+def test_what_a_file_defines_runs_nothing(statement: str) -> None:
+    assert unused("old.py", old=f"{SCORE}{statement}\n")
+
+
 def test_a_library_may_be_used_by_others() -> None:
     files = {"pkg__init": "", "pkg__net": CLASS, "pkg__more": CLASS, "tests__test_net": "from pkg.net import Net\nNet()\n"}
     assert not project(**files).is_unused_file("pkg/more.py")

@@ -159,6 +159,7 @@ class Project:
     saying = query(contents.saying)
     knowing = query(contents.knowing)
     module_name = query(contents.module_name)
+    is_program = query(contents.is_program)
     is_imported_file = query(contents.is_imported_file)
     is_unused_file = query(contents.is_unused_file)
     is_unused_function = query(contents.is_unused_function)

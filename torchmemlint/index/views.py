@@ -75,9 +75,9 @@ def imports_tests(imports: tuple[tuple[str, str], ...]) -> bool:
     return any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in imports)
 
 
-def is_program(module: ModuleFacts) -> bool:
-    """Whether a module does something when it is run: it has a ``main``, a test of its ``__name__``, or statements of its own that
-    are calls."""
+def acts(module: ModuleFacts) -> bool:
+    """Whether a module visibly does something when it is run: it has a ``main``, a test of its ``__name__``, or statements of its
+    own that are calls, or loops with calls in them."""
     return any(
         facts.qualname == "main" or (facts.qualname == TOP and any(_does_something(call) for call in facts.calls))
         for facts in module.functions

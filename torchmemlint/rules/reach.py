@@ -12,7 +12,6 @@ from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.tables import says_cuda
-from torchmemlint.index.views import is_program
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.doubts import Doubt
@@ -117,7 +116,7 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
     if maker is not None and (isinstance(world.symbol(maker), ClassRef) or TORCH.class_kind(maker)):
         words = frozenset[str]().union(*(facts.names for _, facts in family(world, root)))
         return not words & DEVICE_WORDS - {TORCH.names["to-place"]} and not moves_something(world, root)
-    if not world.memoize(_is_program, path) or mentions_devices_anywhere(flow):
+    if not project.is_program(path) or mentions_devices_anywhere(flow):
         return False
     callers = project.callers(root)
     apart = callers.escapes or not callers.calls or any(caller.ref.path != path for caller in callers.calls)
@@ -167,10 +166,6 @@ def stays_on_host(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 MOVES = frozenset({TORCH.names["to-cuda"], TORCH.names["to-place"]}) | TORCH.words["other-devices"]
 DEFAULT_DEVICE = TORCH.words["default-device"]
-
-
-def _is_program(world: World, path: str) -> bool:
-    return is_program(world.project.module(path))
 
 
 def _moves_by_itself(world: World, path: str) -> bool:
@@ -258,12 +253,10 @@ def is_of_a_phase(site: Site | None, flow: Flow) -> bool:
     that decodes without targets."""
     if site is None:
         return False
-    facts, row = flow.runs.world.facts(flow.frame(site).ref), flow.span(site).start.row
+    facts = flow.runs.world.facts(flow.frame(site).ref)
     params = {param.name for param in facts.params}
-    return any(
-        at == row and any(not params.isdisjoint(NAMES.findall(test)) for test in call.branch)
-        for call, (at, _) in zip(facts.calls, facts.call_rows, strict=True)
-    )
+    call = facts.call_ending(flow.span(site).end)
+    return call is not None and any(not params.isdisjoint(NAMES.findall(test)) for test in call.branch)
 
 
 def is_called_by_forwards(flow: Flow) -> bool:

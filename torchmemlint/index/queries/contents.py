@@ -9,7 +9,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
-from torchmemlint.index.views import is_program, is_started
+from torchmemlint.index.views import acts, is_started
 from torchmemlint.torch_facts import TORCH
 
 FIRST_NAME = re.compile(r"\w+")
@@ -123,7 +123,7 @@ def is_unused_file(linked: Linked, path: str) -> bool:
     """Whether a program is visible that does not use the file at ``path``: no module imports it, by its name or by a text, it does
     nothing when it is run, and others of its folder, or what it imports itself, are imported."""
     linked.note(keys.MODULE, path)
-    if not linked.complete or path.endswith(".ipynb") or is_program(linked.reader.whole(path)):
+    if not linked.complete or path.endswith(".ipynb") or is_program(linked, path):
         return False
     folder, name = _folder_and_name(path)
     if linked.calls.tables.importers(name):
@@ -133,7 +133,7 @@ def is_unused_file(linked: Linked, path: str) -> bool:
     if "." in linked.names.layout.names[path]:
         return _is_of_a_program(linked, path)
     users = linked.calls.tables.importers(posixpath.basename(folder))
-    if any(posixpath.dirname(posixpath.normpath(user)) != folder and _is_program(linked, user) for user in users):
+    if any(posixpath.dirname(posixpath.normpath(user)) != folder and is_program(linked, user) for user in users):
         return True
     return any(_is_used_elsewhere(linked, path, target) for _, target in linked.reader.whole(path).imports)
 
@@ -160,7 +160,7 @@ def _is_of_a_program(linked: Linked, path: str) -> bool:
     package = linked.names.layout.names[path]
     root = posixpath.normpath(posixpath.join(_folder_and_name(path)[0], *[".."] * package.count(".")))
     users = linked.calls.tables.importers(package.partition(".")[0])
-    return any(posixpath.normpath(posixpath.dirname(user)) == root and _is_program(linked, user) for user in users)
+    return any(posixpath.normpath(posixpath.dirname(user)) == root and is_program(linked, user) for user in users)
 
 
 def is_unused_function(linked: Linked, ref: FunctionRef) -> bool:
@@ -224,11 +224,18 @@ def _is_imported_by_name(linked: Linked, name: str, where: str = "") -> bool:
     return False
 
 
-def _is_program(linked: Linked, path: str) -> bool:
-    """Whether the module at ``path`` does something when it is run: what a library offers may be used by programs that are not visible."""
+def is_program(linked: Linked, path: str) -> bool:
+    """Whether the module at ``path`` does something when it is run, as a library does not, which programs that are not visible may
+    use: it acts (``views.acts``), or its own statements call a function or method of the project, whatever becomes of the result
+    (``best = train(args)``, ``raise SystemExit(run())``). To make an object is not enough: a library does that, too."""
     linked.note(keys.WHOLE, path, TOP)
     linked.note(keys.NAME, path, "main")
-    return is_program(linked.reader.whole(path))
+    module = linked.reader.whole(path)
+    if acts(module):
+        return True
+    calls = [call for facts in module.functions if facts.qualname == TOP for call in facts.calls if not call.deferred]
+    reached = (linked.calls.resolver.callees(path, TOP, call.callee, call.keywords).refs for call in calls)
+    return any(ref.qualname.rpartition(".")[2] not in ("__init__", "__new__") for refs in reached for ref in refs)
 
 
 def _is_used_elsewhere(linked: Linked, path: str, target: str) -> bool:
@@ -238,4 +245,4 @@ def _is_used_elsewhere(linked: Linked, path: str, target: str) -> bool:
         return False
     file = posixpath.normpath(symbol.path).removesuffix("/__init__.py").removesuffix(".py")
     users = linked.calls.tables.importers(posixpath.basename(file))
-    return any(user not in (path, symbol.path) and _is_program(linked, user) for user in users)
+    return any(user not in (path, symbol.path) and is_program(linked, user) for user in users)
