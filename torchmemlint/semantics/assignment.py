@@ -138,7 +138,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         overwrite_method(m, target, owners, value, state, node)
     if target.name in (DATA, GRADIENT):
         if target.name == GRADIENT and is_none(value):
-            gradients_freed(m, node)
+            gradients_freed(m, node, owners)
         return
     text = text_of(target)
     value = by_evidence(m, text, value, node)

@@ -8,12 +8,25 @@ from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed
 from torchmemlint.semantics.gates import bound_to
-from torchmemlint.semantics.graphs import SinkKind
+from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.syntax import gradient_owner, next_words
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import MOVED, NOTHING, PLACED, Ext, Obj, Value, is_zero, names_device, only_const, truth
+from torchmemlint.semantics.values import (
+    EMPTY,
+    MOVED,
+    NOTHING,
+    PLACED,
+    Ext,
+    Obj,
+    Tensor,
+    Value,
+    is_zero,
+    names_device,
+    only_const,
+    truth,
+)
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -149,9 +162,12 @@ def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
         gradients_freed(m, node)
 
 
-def gradients_freed(m: Machine, node: int) -> None:
+def gradients_freed(m: Machine, node: int, owners: Value = EMPTY) -> None:
+    """The gradients of parameters, or those of ``owners``, are let go."""
     if RecordFlag.CREATE_GRAPH in m.record.flags:
-        m.emit(GradientsFreed(m.site(node)))
+        graphs = {gid for atom in owners if type(atom) is Tensor for gid in atom.graphs}
+        wanted = frozenset(gid for gid in graphs if m.record.graphs[gid].kind is GraphKind.WANTED)
+        m.emit(GradientsFreed(m.site(node), wanted))
 
 
 def note_array(m: Machine, outputs: frozenset[int], flags: int, node: int) -> None:

@@ -174,9 +174,13 @@ class HookStore:
 
 @dataclass(frozen=True, slots=True)
 class GradientsFreed:
-    """Gradients are set to None, or deleted; emitted only in runs that build a graph of gradients (``create_graph=True``)."""
+    """Gradients are set to None, or deleted; emitted only in runs that build a graph of gradients (``create_graph=True``).
+
+    wanted   the marks (``GraphKind.WANTED``) of the one tensor whose gradient it is; empty for parameters
+    """
 
     site: Site
+    wanted: frozenset[int] = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

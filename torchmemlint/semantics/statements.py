@@ -152,7 +152,7 @@ def run_delete(m: Machine, statement: ir.Delete, state: State) -> State | None:
         if m.record.frames[m.frame].depth == 0:
             m.deleted.append((text_of(target), tuple(m.loops)))
         if isinstance(target, ir.Attr) and target.name == TORCH.names["gradient"]:
-            gradients_freed(m, statement.node)
+            gradients_freed(m, statement.node, evaluate(m, target.value, state))
         if isinstance(target, ir.Name):
             state.vars.pop(place_of(m, target.id), None)
     return state
