@@ -50,8 +50,10 @@ from . import f
 from .g import (h,
     i as j)
   from ..k.l import m  # n
+"What is imported"; import o; from p import q
+try: import r; import s.t
 """
-    assert imported_names(text) >= {b"b", b"e", b"f", b"g", b"h", b"i", b"l", b"m"}
+    assert imported_names(text) >= {b"b", b"e", b"f", b"g", b"h", b"i", b"l", b"m", b"o", b"p", b"q", b"r", b"t"}
     assert imported_names(text).isdisjoint({b"k", b"n"} | {b"from", b"import"})
     assert imported_names(b"x = 1\n") == frozenset()
 

@@ -51,19 +51,20 @@ def imported_names(data: bytes) -> frozenset[bytes]:
     """The last part of every module that a file imports, and every name taken from one (``b`` and ``c`` of
     ``from a.b import c``).
 
-    By the look of the lines: a word too many (an import in a docstring) only makes one more file be read.
+    By the look of the text: a word too many (an import in a docstring) only makes one more file be read.
     """
     names: set[bytes] = set()
     seen = 0
     word = data.find(b"import")
     while word >= 0:  # quicker than a pattern that is tried at every line
         line = data.rfind(b"\n", 0, word) + 1
-        found = _IMPORT.match(data, line) if line >= seen else None
+        start = max(line, data.rfind(b";", line, word) + 1, data.rfind(b":", line, word) + 1)  # ``try: import a; import b``
+        found = _IMPORT.match(data, start) if start >= seen else None
         if found is not None:
             names.update(_NAME.findall(found[1] or b""), _NAME.findall(found[2]))
             seen = found.end()
         else:
-            seen = data.find(b"\n", word) + 1 or len(data)
+            seen = word + len(b"import")
         word = data.find(b"import", seen)
     return frozenset(names)
 
