@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
@@ -141,11 +141,11 @@ def small_cost(cost: str, small: str) -> str:
 def is_first_of_step(graph: Graph, flow: Flow) -> bool:
     """Whether a step's backward follows a forward in the same loop, and no graph that it walks is there already."""
     record = flow.record
-    row, loops = flow.span(graph.site).start.row, graph.site.loops
+    here, loops = flow.span(graph.site).end, graph.site.loops
     steps = [e for e in record.events.values() if isinstance(e, Backward) and flow.own(e.site) and e.site.loops == loops]
     trained = [each for gid in record.backwarded if (each := record.graphs.get(gid)) is not None and each.kind in CALLED_KINDS]
-    before = [each for each in trained if flow.own(each.site) and flow.span(each.site).start.row < row]
-    return any(flow.span(e.site).start.row > row for e in steps) and not any(each.site.loops == loops for each in before)
+    before = [each for each in trained if flow.own(each.site) and flow.span(each.site).end < here]
+    return any(flow.span(e.site).end > here for e in steps) and not any(each.site.loops == loops for each in before)
 
 
 def is_cut_at_once(graph: Graph, flow: Flow) -> bool:
@@ -211,17 +211,25 @@ def layer_of(graph: Graph, flow: Flow) -> str:
     return made.rpartition(".")[2] if isinstance(made, str) and made.startswith("torch.nn.") else ""
 
 
-def chains(graph: Graph, flow: Flow) -> bool:
-    """Whether what an iteration of a loop makes of a forward's result goes into the next iteration's forward (``hidden``): all
-    of its iterations' graphs are attached to each other."""
+def chains(graph: Graph, flow: Flow) -> Iterator[tuple[tuple[int, int], Graph]]:
+    """The loops of which each iteration gives what it makes of a forward's result to the next iteration's forward (``hidden``), or what
+    a module inside it gives (an attribute with its state), each with that forward or module: all of its iterations' graphs are
+    attached to each other."""
     record = flow.record
-    above = {
-        record.graphs[gid].place for gid in record.ancestors(graph.parents) if record.graphs[gid].kind is GraphKind.CARRIED
-    }
-    return any(
-        loop in graph.site.loops and place in above and graph.gid in brought
-        for (place, loop), brought in record.carried.items()
-    )
+    for each in (graph, *flow.made_inside(graph.site)):
+        marks = [record.graphs[gid] for gid in record.ancestors(each.parents)]
+        above = {mark.place for mark in marks if mark.kind is GraphKind.CARRIED}
+        for (place, loop), brought in record.carried.items():
+            if loop in graph.site.loops and place in above and any(hangs_for_sure(gid, each, flow) for gid in brought):
+                yield loop, each
+
+
+def hangs_for_sure(gid: int, graph: Graph, flow: Flow) -> bool:
+    """Whether a graph is that of a forward, or is attached to it: made by a module, or by an object that the code does not show, and
+    not by a function that may as well return a number."""
+    other = flow.record.graphs[gid]
+    attached = gid == graph.gid or gid in descendants(flow.record, graph.gid)
+    return attached and (gid == graph.gid or other.kind is not GraphKind.OPAQUE or other.direct)
 
 
 def are_dense(graph: Graph, flow: Flow) -> bool:

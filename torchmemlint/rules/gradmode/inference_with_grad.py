@@ -138,8 +138,8 @@ from torchmemlint.rules.gradmode.standing import comes_out, twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
-from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_over_parts
-from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
+from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
+from torchmemlint.rules.size import chains, is_cut_at_once, small_cost, why_on_host, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Store
@@ -220,12 +220,14 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         e
         for e in flow.record.events.values()
         if isinstance(e, Accumulate)
-        and hanging & e.graphs
+        and is_kept_for_sure(event, hanging & e.graphs, flow)
+        and not e.through_module
+        and not is_over_parts(flow, e.loop, (event,))
+        and not is_detached_in_place(flow, e.mark)
         and e.loop in event.site.loops
         and flow.own(e.site)
-        and keeps_whole_graphs(e, flow)
     ]
-    if totals and not verdict.evaluated:
+    if not verdict.evaluated and any(isinstance(e, Accumulate) and keeps_whole_graphs(e, flow) for e in totals):
         yield Silent("the total is the mistake, which TML101 reports")
         return
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
@@ -268,14 +270,15 @@ def is_kept_for_sure(event: Graph, gids: frozenset[int], flow: Flow) -> bool:
     return any(g.gid == event.gid or g.kind is not GraphKind.OPAQUE or g.direct for g in graphs)
 
 
-def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
+def part_of(event: Graph, flow: Flow) -> tuple[object, ...]:
     """The part of the root that one guard would cover: all of it where nothing trains, the loop of an evaluation where training or
     a script's other work stands around it, in a training step the statements of one chain of forwards."""
     record = flow.record
     if flow.beside_backward(event):
         above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))]
         chain = [g.site for g in above if g.kind in CALLED_KINDS and flow.own(g.site) and is_reported(g, flow)]
-        return (min((site.frame, flow.lowered(site).statement(site.node)[0].start.row) for site in (event.site, *chain)),)
+        starts = [(site.frame, flow.lowered(site).statement(site.node)[0].start) for site in (event.site, *chain)]
+        return min(starts)
     if record.root.qualname == MODULE or RecordFlag.BACKWARD in record.flags:
         return event.site.loops
     return ()
@@ -284,7 +287,7 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
     """Whether a running total keeps every step's whole graph."""
     claimed = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
-    return isinstance(claimed, Claim) and not event.through_module and claimed.cost == WHOLE_COST
+    return isinstance(claimed, Claim) and claimed.cost == WHOLE_COST
 
 
 def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
@@ -301,21 +304,22 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
 
 def growth(event: Graph, kept: Sequence[Accumulate | Store], flow: Flow) -> tuple[Severity, str]:
     """Severity and cost of graphs that a loop keeps: little where they are small, and the loop has a known number of iterations."""
-    turns = max(turns_of(e.loop, flow) for e in kept if e.loop is not None)
+    return piled_up(
+        event, KEPT_COST, max((e.loop for e in kept if e.loop is not None), key=lambda loop: turns_of(loop, flow)), flow
+    )
+
+
+def piled_up(event: Graph, cost: str, loop: tuple[int, int], flow: Flow) -> tuple[Severity, str]:
+    """Severity and cost of graphs of which each iteration of a loop adds one."""
+    turns = turns_of(loop, flow)
     small = why_small(event, flow) if 0 <= turns <= FEW_SMALL else ""
-    return (Severity.NOTE, small_cost(f"{KEPT_COST}, {turns} steps", small)) if small else (Severity.ERROR, KEPT_COST)
+    return (Severity.NOTE, small_cost(f"{cost}, {turns} steps", small)) if small else (Severity.ERROR, cost)
 
 
 def turns_of(loop: tuple[int, int], flow: Flow) -> int:
     """The number of iterations of a loop; -1 where it is not known."""
     info = flow.record.loops.get(loop)
     return info.turns if info is not None else -1
-
-
-def is_little(event: Graph, loop: tuple[int, int], flow: Flow) -> bool:
-    """Whether all graphs that a loop keeps are little: each is, whatever the batch, or it is small and they are few."""
-    small = why_small(event, flow)
-    return bool(small) and (small != ONE_STEP or 0 <= turns_of(loop, flow) <= FEW_SMALL)
 
 
 FEW_SMALL = 100
@@ -327,9 +331,15 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
     place = gathered(hanging, flow)
     if place and not why_on_host(event, flow) and is_called_in_loops(flow.record.root, flow):
         return Severity.WARNING, GATHERED_COST.format(place=place)
-    keeper = handed_to(event, hanging, flow)
-    if keeper:
-        return Severity.WARNING, HANDED_COST.format(keeper=keeper)
+    for keeping, loop in handed_to(event, hanging, flow):
+        cost = HANDED_COST.format(keeper=short(flow.own_call(keeping.site)[1].qualname))
+        goes = isinstance(keeping, Store) and flow.record.is_let_go(keeping)
+        return (Severity.WARNING, cost) if goes else piled_up(event, cost, loop, flow)
+    if is_listed(event, flow):
+        return piled_up(event, LISTED_COST, event.site.loops[-1], flow)
+    for loop, chained in chains(event, flow):
+        if not is_over_parts(flow, loop, (chained,)):
+            return piled_up(event, CHAIN_COST, loop, flow)
     cost = cost_at_peak(event, flow)
     small = (
         why_small(event, flow) if fate.only_cut or fate.never_read else ""
@@ -354,22 +364,19 @@ def gathered(hanging: frozenset[int], flow: Flow) -> str:
     return next((short(place) for place in found if place.startswith("self.")), "")
 
 
-def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> str:
-    """The function of the project that keeps what is attached to a graph, iteration after iteration, in an object that the root made
-    before its loop; "" where none does."""
+def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tuple[Accumulate | Store, tuple[int, int]]]:
+    """Where functions of the project keep what is attached to a graph, iteration after iteration of a loop, in an object that the root
+    made before that loop: one value after another, or their total."""
     for each in flow.record.events.values():
         if (
-            isinstance(each, Store)
+            (isinstance(each, Accumulate) or (isinstance(each, Store) and not each.constant_key))
             and not flow.own(each.site)
-            and not each.constant_key
             and (outlived := [*filter(event.site.loops.__contains__, each.outlived)])
             and each.holder_frame >= 0
             and flow.own(Site(each.holder_frame, -1))
             and is_kept_for_sure(event, hanging & each.graphs, flow)
-            and not is_little(event, outlived[-1], flow)
         ):
-            return short(flow.own_call(each.site)[1].qualname)
-    return ""
+            yield each, outlived[-1]
 
 
 def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
@@ -402,10 +409,6 @@ FEW_TURNS = 10
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
-    if is_listed(event, flow):
-        return LISTED_COST
-    if chains(event, flow):
-        return CHAIN_COST
     stays = flow.own(event.site) or comes_out(event, flow)
     return LOOP_COST if event.site.loops and stays and not is_cut_at_once(event, flow) else PEAK_COST
 
