@@ -10,9 +10,10 @@ import pytest
 
 import torchmemlint
 from torchmemlint.errors import SourceError
+from torchmemlint.findings import Position
 from torchmemlint.index.conditions import TEST, truth
 from torchmemlint.index.conditions import test_holds as holds_for
-from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, CallPlace, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.plain import from_plain, positions, shape
 
@@ -133,7 +134,7 @@ def test_calls_know_their_managers_loops_branch_and_use() -> None:
     inner = call(f, "model")
     assert [use.callee for use in inner.managers] == ["torch.no_grad", "lock"]
     assert (inner.loops, inner.branch, inner.used) == (1, ("phase == 'train'",), "other")
-    assert f.call_rows[inner.place] == (6, 6)
+    assert f.call_places[inner.place] == CallPlace(6, Position(6, 17), Position(6, 46))
     assert [(arg.keyword, arg.name, arg.const) for arg in inner.args] == [("", "batch", ""), ("flag", "", "True")]
     assert call(f, "step").branch == ("not phase == 'train'", "not done")
     assert call(f, "step").used == "dropped"
@@ -237,7 +238,7 @@ def test_a_formula_or_an_ellipsis_is_not_none(argument: str) -> None:
 
 def test_own_function_named_like_a_builtin_is_kept() -> None:
     module = facts("def print(x): pass\ndef f(): print(1)")
-    assert function(module, "f").call_rows == ((2, 2),)
+    assert [place.row for place in function(module, "f").call_places] == [2]
 
 
 def test_bound_names_locals_and_reads() -> None:
@@ -424,6 +425,6 @@ def test_other_plain_data_is_refused(plain: object) -> None:
 )
 def test_other_positions_are_refused(numbers: str) -> None:
     module = facts("f()\n")
-    assert positions(module) == "[[[1,1,1,1,0,0]],[],1,false]"
+    assert positions(module) == "[[[1,1,1,1,0,0,1,0,4]],[],1,false]"
     with pytest.raises(ValueError, match="not the plain form"):
         from_plain(shape(module), numbers)

@@ -190,7 +190,7 @@ def _row_of(runs: Runs, caller: Caller) -> int:
     facts = runs.world.facts(caller.ref)
     # Of a name that is defined several times, facts are those of one definition.
     same = caller.call.place < len(facts.calls) and facts.calls[caller.call.place] == caller.call
-    return facts.call_rows[caller.call.place][0] if same else facts.row
+    return facts.call_places[caller.call.place].row if same else facts.row
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,14 @@ def call(walk: Walk, node: ast.Call, depth: int, used: ResultUse) -> str:
     frame.calls.append(
         CallFact(callee, tuple(args), walk.loops, walk.managers, used, walk.branch, len(frame.calls), frame.deferred > 0)
     )
-    frame.calls_at += (node.lineno - frame.row, node.lineno - walk.row)
+    statement, end_row = walk.statement, node.end_lineno or node.lineno
+    frame.calls_at += (
+        node.lineno - frame.row,
+        node.lineno - statement.lineno,
+        walk.column(statement.lineno, statement.col_offset),
+        end_row - frame.row,
+        walk.column(end_row, node.end_col_offset or 0),
+    )
     return f"{callee}()" if callee else ""
 
 

@@ -18,6 +18,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
+from torchmemlint.findings import Position
 from torchmemlint.index.fact_words import AttrKind, ParamKind, ResultUse
 
 Kind = TypeVar("Kind", bound=tuple[object, ...])
@@ -68,8 +69,8 @@ class CallFact(NamedTuple):
     ``loops`` counts the loops and comprehensions around it.
     ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
     "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``) or another.
-    ``place`` is its place among the calls of its function, in the order of evaluation: on which row it stands, the function
-    knows (``FunctionFacts.call_rows``), so that a call is the same when its file grows above it.
+    ``place`` is its place among the calls of its function, in the order of evaluation: where it stands in the text, the function
+    knows (``FunctionFacts.call_places``), so that a call is the same when its file grows above it.
     """
 
     callee: str
@@ -86,6 +87,20 @@ class CallFact(NamedTuple):
         """The keywords that it gives by name, sorted."""
         names = set(map(_KEYWORD, self.args)) - _NO_NAMES
         return tuple(sorted(names)) if names else ()
+
+
+class CallPlace(NamedTuple):
+    """Where a call stands: its row, the start of its statement, and its end. Of two calls that one pass through a function evaluates,
+    the first is the one that ends first (``f(g())``, ``a.f().g()``)."""
+
+    row: int
+    statement: Position
+    end: Position
+
+
+PLACE_NUMBERS = 5
+"""Numbers of a call in ``FunctionFacts.calls_at``: rows below the function's ``row``, rows below its statement's first, the
+statement's column, and rows below ``row`` and column of its end."""
 
 
 class ParamFact(NamedTuple):
@@ -119,7 +134,7 @@ class FunctionFacts:
     first_row   row of the first decorator, or of ``def``
     row         row of ``def``; header_end_row the row of the colon that ends its header
     end_row     last row
-    calls_at    of each of the ``calls``, two numbers: how far below ``row`` it stands, and how far below its statement's first row
+    calls_at    of each of the ``calls``, the five numbers of which ``call_places`` is made
     owner       qualname of the class whose body holds the ``def`` directly, else ""
     parent      qualname of the enclosing function, else ""
     names       every attribute name, and every name that is called or read, in the body: the words that rules screen by.
@@ -171,10 +186,21 @@ class FunctionFacts:
         return Header(self.owner, self.parent, self.params, self.decorators, self.is_async, self.is_generator, self.returns)
 
     @property
-    def call_rows(self) -> tuple[tuple[int, int], ...]:
-        """Of each of the ``calls``, its row and the first row of its statement."""
-        rows = [self.row + below for below in self.calls_at[::2]]
-        return tuple((row, row - below) for row, below in zip(rows, self.calls_at[1::2], strict=True))
+    def call_places(self) -> tuple[CallPlace, ...]:
+        """Where each of the ``calls`` stands."""
+        numbers = self.calls_at
+        return tuple(
+            CallPlace(
+                self.row + numbers[at],
+                Position(self.row + numbers[at] - numbers[at + 1], numbers[at + 2]),
+                Position(self.row + numbers[at + 3], numbers[at + 4]),
+            )
+            for at in range(0, len(numbers), PLACE_NUMBERS)
+        )
+
+    def call_ending(self, end: Position) -> CallFact | None:
+        """The call whose text ends at a position: no two do. None for one that is not kept, as those of plain builtins."""
+        return next((call for call, place in zip(self.calls, self.call_places, strict=True) if place.end == end), None)
 
 
 class AttrFact(NamedTuple):

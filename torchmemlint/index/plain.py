@@ -15,6 +15,7 @@ from typing import Any
 from torchmemlint.files.plain import plain_value
 from torchmemlint.index.fact_words import AttrKind, ParamKind, ResultUse
 from torchmemlint.index.facts import (
+    PLACE_NUMBERS,
     POSITIONS,
     ArgFact,
     AttrFact,
@@ -129,8 +130,8 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
         reads, tested, returned, wraps, yields, leaves, taken,
     ) = plain  # fmt: skip
     first_row, row, header_end_row, end_row, *calls_at = rows
-    if len(calls_at) != 2 * len(calls):
-        raise ValueError("two numbers for each call")
+    if len(calls_at) != PLACE_NUMBERS * len(calls):
+        raise ValueError(f"{PLACE_NUMBERS} numbers for each call")
     return FunctionFacts(
         qualname=qualname,
         first_row=first_row,

@@ -39,7 +39,7 @@ def block(walk: Walk, statements: Sequence[ast.stmt], depth: int) -> bool:
     table = _STATEMENTS
     ends = False
     for statement in statements:
-        walk.row = statement.lineno
+        walk.statement = statement
         kind = type(statement)
         handler = table.get(kind)
         if handler is not None:
@@ -252,7 +252,7 @@ def try_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     after = walk.managers
     for handler in statement.handlers:  # type: ignore[attr-defined]
         walk.managers = before
-        walk.row = handler.lineno
+        walk.statement = handler
         if handler.type is not None:
             read(walk, handler.type, depth + 1)
         if handler.name:

@@ -105,8 +105,13 @@ class Walk:
         self.managers: tuple[CallableUse, ...] = ()
         self.loops = 0
         self.branch: tuple[str, ...] = ()
-        self.row = 0
+        self.statement: ast.stmt | ast.excepthandler = ast.Pass(lineno=0, col_offset=0)  # the innermost that is being read
         self.plain = _PLAIN_BUILTINS - top_level_names(tree)
+
+    def column(self, row: int, offset: int) -> int:
+        """The column, from 1 and in code points, of what ``ast`` finds a number of bytes behind the start of a row."""
+        line = self.lines[row - 1]
+        return 1 + (offset if line.isascii() else len(line.encode()[:offset].decode()))
 
 
 def finished(

@@ -61,7 +61,7 @@ class Draft:
     finding: Finding
     graphs: frozenset[int] = frozenset()
     handler: int = -1
-    part: tuple[tuple[int, int], ...] = ()
+    part: tuple[object, ...] = ()
     loops: tuple[tuple[int, int], ...] = ()
     also: tuple[Finding, ...] = ()
     apart: bool = False

@@ -90,7 +90,7 @@ def sharer(same: Same, there: Sequence[Draft]) -> Callable[[Draft], bool]:
 
 def parts_of(there: Sequence[Draft]) -> Iterable[list[Draft]]:
     """Drafts by the part of the function that they are in."""
-    parts: dict[tuple[tuple[int, int], ...], list[Draft]] = {}
+    parts: dict[tuple[object, ...], list[Draft]] = {}
     for draft in there:
         parts.setdefault(draft.part, []).append(draft)
     return parts.values()

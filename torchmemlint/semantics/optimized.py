@@ -92,8 +92,8 @@ def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef
     return places if places or text in _params(world, ref) else [(ref, text)]
 
 
-def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
-    """Whether a function throws away the gradients that its backward on a row computes for a network: what it says next of the
+def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact) -> bool:
+    """Whether a function throws away the gradients that a backward of its own computes for a network: what it says next of the
     optimizer that holds its parameters is ``zero_grad()``, and ``step()`` only after that. Where it says nothing of it, whether
     each method that steps it does. ``text`` names the network, or a method."""
     for network in (text, text.rpartition(".")[0]):
@@ -101,15 +101,15 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
         if optimizer:
             zeroed = {f"{optimizer}.zero_grad", f"{network}.zero_grad"}
             step = f"{optimizer}.step"
-            rows = _rows(world, ref, zeroed | {step})
-            if not rows and optimizer.startswith("self."):
+            calls = _calls_of(world, ref, zeroed | {step})
+            if not calls and optimizer.startswith("self."):
                 others = [
-                    _rows(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)
+                    _calls_of(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)
                 ]
-                stepping = [each for each in others if any(callee == step for _, callee in each)]
-                return bool(stepping) and all(each[0][1] in zeroed for each in stepping)
-            following = [callee for at, callee in rows if at > row] or [callee for _, callee in rows]
-            return bool(following) and following[0] in zeroed
+                stepping = [each for each in others if any(call.callee == step for call in each)]
+                return bool(stepping) and all(each[0].callee in zeroed for each in stepping)
+            following = [call for call in calls if call.place > backward.place] or calls
+            return bool(following) and following[0].callee in zeroed
     return False
 
 
@@ -118,29 +118,27 @@ def may_discard(world: World, ref: FunctionRef) -> bool:
     return len([*islice(filter(_back_propagates, world.facts(ref).calls), 2)]) > 1
 
 
-def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
-    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates
+def discards(world: World, ref: FunctionRef, text: str, backward: CallFact) -> bool:
+    """Whether a function zeroes the gradients that a backward of its own computes for a network, before it back-propagates
     again and steps the network's own optimizer, and reads none of them meanwhile."""
     optimizer = optimizer_of(world, ref, text)
     facts = world.facts(ref)
     if not optimizer or TORCH.names["gradient"] in facts.names:
         return False
-    calls = [(at, call) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True)]
-    if any(arg.name == optimizer and not _makes(call) for _, call in calls for arg in call.args):
+    if any(arg.name == optimizer and not _makes(call) for call in facts.calls for arg in call.args):
         return False  # what it is given to may step it
     zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
-    if not any(call.callee in zeroed | {step} for _, call in calls):
+    if not any(call.callee in zeroed | {step} for call in facts.calls):
         return False  # whoever zeroes them and steps may call this function in between
-    here = next((call for at, call in calls if at == row and _back_propagates(call)), None)
-    if here is None:
+    if not _back_propagates(backward):
         return False
-    following = [each for each in calls if each[0] > row] + [each for each in calls if each[0] < row]
+    following = facts.calls[backward.place + 1 :] + facts.calls[: backward.place]
     cleared = False
-    for _, call in following:
+    for call in following:
         if call.callee == step:
             return False
         if call.callee in zeroed:
-            cleared = cleared or here.branch[: len(call.branch)] == call.branch
+            cleared = cleared or backward.branch[: len(call.branch)] == call.branch
         elif cleared and _back_propagates(call):
             return True
         elif not cleared and not _makes(call) and any(arg.name in (text, f"{text}.parameters()") for arg in call.args):
@@ -157,10 +155,9 @@ def _back_propagates(call: CallFact) -> bool:
     return call.callee.rpartition(".")[2] in BACK_PROPAGATES
 
 
-def _rows(world: World, ref: FunctionRef, callees: set[str]) -> list[tuple[int, str]]:
-    """The calls that a function makes of any of these, each with its row, in the order of their rows."""
-    facts = world.facts(ref)
-    return [(at, call.callee) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True) if call.callee in callees]
+def _calls_of(world: World, ref: FunctionRef, callees: set[str]) -> list[CallFact]:
+    """The calls that a function makes of any of these, in the order of evaluation."""
+    return [call for call in world.facts(ref).calls if call.callee in callees]
 
 
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:

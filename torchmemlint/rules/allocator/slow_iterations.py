@@ -107,5 +107,7 @@ def calls_in(loop: tuple[int, int], event: CallEffect, flow: Flow) -> list[CallF
     """The calls in the body of a loop, given by its frame and node, around the event in the event's own function."""
     span = flow.span(event.site, loop[1])
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
-    rows = zip(facts.calls, facts.call_rows, strict=True)
-    return [call for call, (row, _) in rows if call.loops and span.start.row < row <= span.end.row]
+    around = event.site.loops
+    depth = sum(frame == event.site.frame for frame, _ in around[: around.index(loop) + 1])
+    places = zip(facts.calls, facts.call_places, strict=True)
+    return [call for call, place in places if call.loops >= depth and span.start < place.end <= span.end]

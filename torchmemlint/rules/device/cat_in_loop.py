@@ -96,9 +96,10 @@ PARTS = re.compile(r"\bself\.\w+")
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     """A looped call of one of the words in a statement that names its target twice."""
-    for call, (row, statement_row) in zip(facts.calls, facts.call_rows, strict=True) if facts.names & WORDS else ():
+    for call, place in zip(facts.calls, facts.call_places, strict=True) if facts.names & WORDS else ():
         if call.loops and call.used == "other" and call.callee.rpartition(".")[2] in WORDS:
-            statement = "".join(runs.world.lines_around(ref)[statement_row - 1 : row + 3])
+            start = place.statement
+            statement = "".join(runs.world.lines_around(ref)[start.row - 1 : place.row + 3])[start.column - 1 :]
             target = TARGET.match(statement)
             if target is not None and statement.count(target[1].strip(), target.end()):
                 return True

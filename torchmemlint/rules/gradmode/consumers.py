@@ -48,6 +48,8 @@ def is_harmless(world: World, ref: FunctionRef, call: CallFact, depth: int) -> b
 
 
 def statement_of(world: World, ref: FunctionRef, facts: FunctionFacts, call: CallFact) -> str:
-    """The rows from the first of a call's statement to that of the call, as one."""
-    row, first = facts.call_rows[facts.calls.index(call)]
-    return " ".join(world.lines_around(ref)[first - 1 : row])
+    """The text from the start of a call's statement to the row of the call, as one line."""
+    place = facts.call_places[call.place]
+    start = place.statement
+    first, *others = world.lines_around(ref)[start.row - 1 : place.row]
+    return " ".join((first[start.column - 1 :], *others))

@@ -175,9 +175,9 @@ def is_wanted_elsewhere(event: Graph, flow: Flow) -> bool:
 
 
 def is_behind_all_steps(event: Graph, flow: Flow) -> bool:
-    """Whether the network runs below every backward of the function: what was trained has no graph any more by then."""
-    rows = [flow.span(e.site).start.row for e in flow.record.events.values() if isinstance(e, Backward) and flow.own(e.site)]
-    return bool(rows) and max(rows) < flow.span(event.site).start.row
+    """Whether the network runs behind every backward of the function: what was trained has no graph any more by then."""
+    backwards = [flow.span(e.site).end for e in flow.record.events.values() if isinstance(e, Backward) and flow.own(e.site)]
+    return bool(backwards) and max(backwards) < flow.span(event.site).end
 
 
 def is_fed_by_reported(event: Graph, flow: Flow) -> bool:

@@ -3,6 +3,7 @@ thrown away, and through them the gradient goes on to nothing that wants it."""
 
 from __future__ import annotations
 
+from torchmemlint.index.facts import CallFact
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.gradmode.standing import above, twins
@@ -134,19 +135,20 @@ def is_discarded(event: Graph, flow: Flow) -> bool:
     them which are zeroed before a step can read them: a discriminator that sees real data in the generator's step."""
     if not may_discard(flow.runs.world, flow.record.root):
         return False
-    rows = rows_of_backward(event, flow)
-    return bool(rows) and all(discards(flow.runs.world, flow.record.root, event.what, row) for row in rows)
+    backwards = backwards_of(event, flow)
+    return bool(backwards) and all(discards(flow.runs.world, flow.record.root, event.what, each) for each in backwards)
 
 
 def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
     """Whether each backward that reaches a graph computes gradients for a network above it which are zeroed before any step."""
-    rows = rows_of_backward(event, flow)
-    return bool(rows) and all(throws_away(flow.runs.world, flow.record.root, network, row) for row in rows)
+    backwards = backwards_of(event, flow)
+    return bool(backwards) and all(throws_away(flow.runs.world, flow.record.root, network, each) for each in backwards)
 
 
-def rows_of_backward(event: Graph, flow: Flow) -> list[int]:
-    """The rows of the backwards that reach a graph; none where one of them stands in another function."""
-    record = flow.record
+def backwards_of(event: Graph, flow: Flow) -> list[CallFact]:
+    """The backwards that reach a graph; none where one of them stands in another function."""
+    record, facts = flow.record, flow.runs.world.facts(flow.record.root)
     reached = record.backwards_of(event.gid)
-    rows = [flow.span(each.site).start.row for each in reached if flow.own(each.site)]
-    return rows if len(rows) == len(reached) else []
+    calls = [facts.call_ending(flow.span(each.site).end) for each in reached if flow.own(each.site)]
+    known = [call for call in calls if call is not None]
+    return known if len(known) == len(reached) else []
