@@ -199,6 +199,22 @@ def test_containers_and_plain_objects_are_entered_and_modules_are_not() -> None:
     assert not list(tensors_in({"net": nn.Linear(2, 2)}))
 
 
+def test_an_exception_holds_what_the_frames_hold_that_it_left() -> None:
+    def fail() -> None:
+        inside = torch.zeros(3)
+        raise ValueError(inside.numel())
+
+    outside = torch.zeros(1)
+    kept: list[BaseException] = []
+    try:
+        fail()
+    except ValueError as error:
+        kept.append(error)
+    assert [tensor.numel() for tensor in tensors_in(kept)] == [3]  # not `outside`, which this frame holds by itself
+    assert not list(tensors_in(kept[0].with_traceback(None)))
+    assert outside.numel() == 1
+
+
 @pytest.mark.slow
 def test_retained_graphs_grow_and_the_control_is_flat() -> None:
     """The experiment in small: the same loop twice, once with the mistake."""

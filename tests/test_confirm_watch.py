@@ -27,6 +27,7 @@ PROGRAMS = {
     "amp_and_gan": (["amp_and_gan.py"], ["amp_and_gan.py"]),
     "recurrent": (["recurrent.py"], ["recurrent.py"]),
     "hooks_of_a_framework": (["hooks_of_a_framework.py"], ["hooks_of_a_framework.py"]),
+    "kept_exceptions": (["kept_exceptions.py"], ["kept_exceptions.py"]),
     "several_files": (["several_files/meters.py", "several_files/__main__.py"], ["-m", "several_files"]),
 }
 

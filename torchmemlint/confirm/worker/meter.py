@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import pickle
+import sys
+import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -283,9 +285,11 @@ class GraphNodes:
 
 
 def tensors_in(value: object, limit: int = 20_000) -> Iterator[torch.Tensor]:
-    """Every tensor that ``value`` holds: itself, elements of containers, attributes of plain objects; each object once.
+    """Every tensor that ``value`` holds: itself, elements of containers, attributes of plain objects, and the locals of the frames
+    that an exception's traceback keeps; each object once.
 
-    Modules and optimizers are not entered: their parameters are alive anyway.
+    Modules and optimizers are not entered: their parameters are alive anyway. Nor are frames that are still running: what they
+    hold, no exception keeps.
     """
     seen: set[int] = set()
     stack: list[object] = [value]
@@ -303,12 +307,28 @@ def tensors_in(value: object, limit: int = 20_000) -> Iterator[torch.Tensor]:
         elif isinstance(item, (torch.nn.Module, torch.optim.Optimizer)):
             continue
         else:
+            if isinstance(item, BaseException):
+                stack.extend((item.__cause__, item.__context__))
+                stack.extend(_left_frames(item.__traceback__))
             try:
                 attributes = object.__getattribute__(item, "__dict__")
             except AttributeError:
                 continue
             if type(attributes) is dict and not callable(item):
                 stack.extend(attributes.values())
+
+
+def _left_frames(traceback: types.TracebackType | None) -> Iterator[dict[str, Any]]:
+    """The locals of each frame of a traceback that has ended."""
+    running: set[types.FrameType] = set()
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        running.add(frame)
+        frame = frame.f_back
+    while traceback is not None:
+        if traceback.tb_frame not in running:
+            yield dict(traceback.tb_frame.f_locals)
+        traceback = traceback.tb_next
 
 
 def _saved_names(kind: type, memory: dict[type, tuple[str, ...]]) -> tuple[str, ...]:
