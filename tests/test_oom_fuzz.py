@@ -9,16 +9,16 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_oom_messages import FROM_FORMATS, KNOWN
+from test_oom_messages import FROM_FORMATS, KNOWN, STACK
 
 from torchmemlint.oom.cases import read_log
-from torchmemlint.oom.diagnose import Kind
 from torchmemlint.oom.log_line import read_line
+from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.messages import find_head
 from torchmemlint.oom.report import as_json, as_markdown, as_text
 from torchmemlint.oom.stream import scan
 
-LOGS = [str(entry["log"]) for entry in (*KNOWN, *FROM_FORMATS)]
+LOGS = [str(entry["log"]) for entry in (*KNOWN, *FROM_FORMATS, *STACK)]
 PARTS = sorted(
     {part for log in LOGS for part in log.replace(".", ". ").split(" ")}
     | {"\n", "\r", "\x1b[31m", "[rank0]: ", " ", "9" * 30, "\x00"}
@@ -63,7 +63,7 @@ def test_truncated_and_damaged_messages(log: str, start: int, stop: int, inserte
     explain(raw[:low] + inserted + raw[high:])
 
 
-@pytest.mark.parametrize("log", LOGS, ids=[str(entry["name"]) for entry in (*KNOWN, *FROM_FORMATS)])
+@pytest.mark.parametrize("log", LOGS, ids=[str(entry["name"]) for entry in (*KNOWN, *FROM_FORMATS, *STACK)])
 def test_every_beginning_of_a_message_is_read(log: str) -> None:
     raw = log.encode()
     for end in range(0, len(raw), 7):

@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
-from torchmemlint.oom.diagnose import Kind, diagnose, driver_request, format_size
-from torchmemlint.oom.messages import parse_size
-from torchmemlint.oom.remedies import LIVE_TENSORS, remedies_for, sentence_about_empty_cache
+from torchmemlint.oom.advice import remedies_for, sentence_about_empty_cache
+from torchmemlint.oom.diagnose import diagnose, driver_request
+from torchmemlint.oom.log_line import read_line
+from torchmemlint.oom.meanings import Kind
+from torchmemlint.oom.messages import find_head, parse_size
+from torchmemlint.oom.remedies import LIVE_TENSORS
+from torchmemlint.oom.sizes import format_size
 from torchmemlint.oom.stream import scan
+from torchmemlint.oom.wordings import HEADS, Head
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,6 +37,8 @@ def load(name: str) -> list[dict[str, Any]]:
 
 KNOWN, FROM_FORMATS, REPORTED = load("known.toml"), load("from_formats.toml"), load("reported.toml")
 EVERY = [*KNOWN, *FROM_FORMATS, *REPORTED]
+STACK = load("stack.toml")
+"""One message of each further wording, with the numbers of what was written before it where the verdict needs them."""
 
 
 def test_there_are_enough_messages_and_none_twice() -> None:
@@ -40,10 +47,10 @@ def test_there_are_enough_messages_and_none_twice() -> None:
     assert len(REPORTED) >= 30
     names = [message["name"] for message in EVERY]
     assert len(set(names)) == len(names)
-    assert {message["kind"] for message in EVERY} == {kind.value for kind in Kind}
+    assert {message["kind"] for message in [*EVERY, *STACK]} == {kind.value for kind in Kind}
 
 
-@pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry["name"])
+@pytest.mark.parametrize("entry", [*EVERY, *STACK], ids=lambda entry: entry["name"])
 def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
     occurrences = list(scan(io.BytesIO(str(entry["log"]).encode())))
     assert len(occurrences) == 1
@@ -68,17 +75,17 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
         "# CUDA out of memory. means the batch is too large",
         "Tip: lower the batch size when you see CUDA out of memory errors",
         "WARNING: allocated 3.2 GiB of GPU memory, 12 out of 24 layers offloaded",
-        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376",
         "catch torch.cuda.OutOfMemoryError and retry",
         "    except MemoryError:",
         "DataLoader worker (pid 8102) is killed by signal: Terminated.",
         "CUDA error: device-side assert triggered",
         "Invalid buffer size",
         "the oom-killer is disabled",
-        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.",
-        "E external/xla/xla/stream_executor/cuda/cuda_driver.cc:1094] failed to allocate 2.2GiB from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-        "tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to allocate 890.06M (933298432 bytes) from device: HIP_ERROR_OutOfMemory",
-        "Resource exhausted: OOM when allocating tensor with shape[16,112,112,147] and type float on /device:GPU:0 by allocator GPU_0_bfc",
+        "ggml_cuda_host_malloc: failed to allocate 512.00 MiB of pinned memory: out of memory",
+        "INFO 08-19 07:51:12 model_runner.py:1028] CUDA graphs can take additional 1~3 GiB memory per GPU. If you are running out of memory, "
+        "consider decreasing `gpu_memory_utilization` or enforcing eager mode.",
+        "Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.",
+        "the worker was killed  by its parent",
     ],
 )
 def test_a_line_that_only_mentions_memory_is_no_message(line: str) -> None:
@@ -131,8 +138,9 @@ def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object])
     diagnosis = diagnose(found.message)
     remedies = remedies_for(found.message, diagnosis)
     assert remedies
-    live = [remedy for remedy in remedies if remedy in LIVE_TENSORS]
-    assert live == sorted(live, key=LIVE_TENSORS.index) or diagnosis.kind is Kind.HOST_MEMORY
+    titles = [remedy.title for remedy in LIVE_TENSORS]  # their code names the device of the message
+    live = [remedy.title for remedy in remedies if remedy.title in titles]
+    assert live == sorted(live, key=titles.index) or diagnosis.kind is Kind.HOST_MEMORY
     every_word = " ".join(f"{remedy.title} {remedy.why} {remedy.code}" for remedy in remedies)
     assert "empty_cache" not in every_word
     fragmented = diagnosis.kind in (Kind.FRAGMENTATION, Kind.PARTLY_FRAGMENTATION)
@@ -140,8 +148,8 @@ def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object])
     # A cap is never offered as a cure: the only call of it undoes one.
     assert "set_per_process_memory_fraction(0" not in every_word
     if diagnosis.kind is Kind.GENUINE:
-        assert remedies[:5] == LIVE_TENSORS
-        assert "does not help" in sentence_about_empty_cache(diagnosis)
+        assert [remedy.title for remedy in remedies[:5]] == titles
+        assert "does not help" in sentence_about_empty_cache(found.message, diagnosis)
 
 
 def test_private_pools_are_part_of_what_is_printed_as_allocated() -> None:
@@ -175,3 +183,13 @@ def test_a_large_request_on_a_half_full_device_is_not_called_a_full_device() -> 
         diagnosis.headline
         == "3.49 GiB of live tensors and 1.71 GiB more do not fit into 6.00 GiB together with what else is there."
     )
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.pattern.pattern[:40])
+def test_a_wording_has_a_source_and_an_example(head: Head) -> None:
+    """Every row is reached: some message of the test data begins with it, found by the row's own words."""
+    assert head.source
+    lines = [line for entry in [*EVERY, *STACK] for line in str(entry["log"]).splitlines()]
+    reached = [line for line in lines if (begun := find_head(read_line(line).text)) is not None and begun.head is head]
+    assert reached
+    assert all(any(word in line.encode() for word in head.words) for line in reached)

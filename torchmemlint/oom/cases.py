@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmemlint.findings import Finding
-from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, Diagnosis, diagnose
-from torchmemlint.oom.messages import Family, Message
-from torchmemlint.oom.remedies import Remedy, codes_of, remedies_for
+from torchmemlint.oom.advice import codes_of, remedies_for
+from torchmemlint.oom.diagnose import diagnose
+from torchmemlint.oom.meanings import Diagnosis
+from torchmemlint.oom.messages import Message
+from torchmemlint.oom.remedies import Remedy
+from torchmemlint.oom.scene import Scene, scene_of
 from torchmemlint.oom.stream import ByteReader, Occurrence, is_strong, scan
-from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, read_traceback
+from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, is_library, read_traceback
+from torchmemlint.oom.wordings import Family
 
 MAX_CASES = 64
 """Distinct messages kept of one log (and the last one): an eight-GPU node that retries eight times fits."""
@@ -38,6 +42,7 @@ class Case:
     message: Message
     diagnosis: Diagnosis
     remedies: tuple[Remedy, ...]
+    scene: Scene
     frames: tuple[Frame, ...] = ()
     local: tuple[LocalFrame, ...] = ()
     findings: tuple[Ranked, ...] = ()
@@ -47,6 +52,15 @@ class Case:
     def certain(self) -> bool:
         """Whether the message itself says that memory ran out."""
         return is_strong(self.message.family)
+
+    @property
+    def program(self) -> str:
+        """The user's script that the traceback starts in, "" when it shows none."""
+        named = (frame for frame in self.frames if frame.function == "<module>" and frame.path.endswith(".py"))
+        script = next((frame for frame in named if not is_library(frame.path)), None)
+        if script is None:
+            return ""
+        return next((local.path for local in self.local if local.frame == script), script.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +91,12 @@ def read_log(name: str, stream: ByteReader) -> Log:
             continue
         if not case.frames and tries.get(key, 0) < TRACEBACK_TRIES and _has_traceback(occurrence):
             tries[key] = tries.get(key, 0) + 1
-            case = replace(case, frames=read_traceback(bytes(occurrence.before), occurrence.source))
+            case = replace(_open_case(occurrence), row=case.row, times=case.times)
         kept[key] = case
     cases = list(kept.values())
     if last is not None:
         uncounted -= 1
-        cases.append(replace(_open_case(last), frames=read_traceback(bytes(last.before), last.source)))
+        cases.append(_open_case(last))
     cases.sort(key=lambda case: (not case.certain, case.row))
     return Log(name, tuple(cases), uncounted)
 
@@ -104,8 +118,12 @@ def _has_traceback(occurrence: Occurrence) -> bool:
 
 
 def _open_case(occurrence: Occurrence) -> Case:
-    diagnosis = diagnose(occurrence.message)
-    return Case(occurrence.row, occurrence.source, occurrence.message, diagnosis, remedies_for(occurrence.message, diagnosis))
+    message, before = occurrence.message, bytes(occurrence.before)
+    frames = read_traceback(before, occurrence.source) if _has_traceback(occurrence) else ()
+    scene = scene_of(frames, before, bytes(occurrence.after), message.writer)
+    diagnosis = diagnose(message, scene)
+    remedies = remedies_for(message, diagnosis, scene)
+    return Case(occurrence.row, occurrence.source, message, diagnosis, remedies, scene, frames)
 
 
 def with_sources(log: Log, root: Path) -> Log:
@@ -116,7 +134,7 @@ def with_sources(log: Log, root: Path) -> Log:
 def files_to_check(logs: Iterable[Log]) -> list[str]:
     """The user's files on the failing call paths of cases that the program itself can have caused, each once, sorted."""
     return sorted(
-        {frame.path for log in logs for case in log.cases if case.diagnosis.kind in EXPLAINED_BY_CODE for frame in case.local}
+        {frame.path for log in logs for case in log.cases if case.diagnosis.explained_by_code for frame in case.local}
     )
 
 
@@ -136,7 +154,7 @@ def with_findings(log: Log, findings: Sequence[Finding]) -> Log:
 
 
 def _rank(case: Case, findings: Sequence[Finding]) -> tuple[Ranked, ...]:
-    if case.diagnosis.kind not in EXPLAINED_BY_CODE:
+    if not case.diagnosis.explained_by_code:
         return ()
     order = {code: number for number, code in enumerate(codes_of(case.remedies))}
     functions = {(_key(frame.path), frame.frame.function) for frame in case.local}

@@ -4,96 +4,70 @@ The order of the questions is fixed; the first that is answered with yes decides
 + X idle cache, Q request, L limit of this process:
 
  1. a limit is printed and R + Q reaches 98 % of it         → memory-cap
- 2. Q > T                                                    → oversized-request
- 3. others hold more than half of T                          → other-processes
- 4. F covers what the driver was asked for, and A < T/2 or F > T/20
+ 2. figures contradict each other                            → unclear
+ 3. Q > T; with an empty process on memory that the host and the device share, T itself is doubted → oversized-request, unclear
+ 4. processes with equal shares and neighbouring numbers hold more than a tenth of T → own-ranks
+ 5. others hold more than half of T                          → other-processes
+ 6. F covers what the driver was asked for, and A < T/2 or F > T/20
       R + Q within 0.5 % of a multiple of 5 % of T           → memory-cap (not printed)
       else                                                   → unclear
- 5. X ≥ Q and X > R/10                                       → fragmentation
- 6. others hold more than a quarter of T                     → other-processes
- 7. X > R/4                                                  → partly-fragmentation
- 8. F is not given, and R + Q is less than 90 % of T         → unclear
- 9. else                                                     → genuine
+ 7. X ≥ Q and X > R/10; not if others hold more than T/4 and X - Q is below T/20 → fragmentation
+ 8. others hold more than a quarter of T                     → other-processes
+ 9. X > R/4                                                  → partly-fragmentation
+10. F is not given, and R + Q is less than 90 % of T         → unclear
+11. else                                                     → genuine
 
 A cache that is nine tenths full has idle ends between its tensors, as every cache has: a program that got all of them would run out
-a step later.
+a step later. So would one that gets the last idle piece of a device of which others hold a quarter.
 
 Before it raises, the caching allocator has given every wholly unused segment back to the driver, so X is what lies between
 live tensors. Private pools (CUDA graphs) are printed inside A, and X is printed without them
-(c10/cuda/CUDACachingAllocator.cpp), so live tensors are A less the pools.
+(c10/cuda/CUDACachingAllocator.cpp), so live tensors are A less the pools. Messages without figures are in `meanings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
-from torchmemlint.oom.messages import Family, Message
+from torchmemlint.oom.meanings import Diagnosis, Kind, elements, fixed_meaning, while_doing, without_figures
+from torchmemlint.oom.messages import Message
+from torchmemlint.oom.scene import Activity, Scene
+from torchmemlint.oom.sizes import GIB, MIB, TIB, format_size, percent
+from torchmemlint.oom.wordings import Family
 
-MIB = 1024**2
-GIB = 1024**3
-TIB = 1024**4
-
-
-class Kind(Enum):
-    """What ran out, and why."""
-
-    GENUINE = "genuine"
-    FRAGMENTATION = "fragmentation"
-    PARTLY_FRAGMENTATION = "partly-fragmentation"
-    OTHER_PROCESSES = "other-processes"
-    MEMORY_CAP = "memory-cap"
-    OVERSIZED_REQUEST = "oversized-request"
-    OUTSIDE_CACHE = "outside-cache"
-    ADDRESS_SPACE = "address-space"
-    HOST_MEMORY = "host-memory"
-    UNCLEAR = "unclear"
-
-
-EXPLAINED_BY_CODE = frozenset(
-    {Kind.GENUINE, Kind.FRAGMENTATION, Kind.PARTLY_FRAGMENTATION, Kind.HOST_MEMORY, Kind.OVERSIZED_REQUEST, Kind.OUTSIDE_CACHE}
-)
-"""Kinds for which a mistake in the program can be the reason; for the others a finding of the linter explains nothing."""
+SHARED_WITH_HOST = ("HIP", "XPU")
+"""Backends with many devices whose memory is the host's: their total is what the driver lends, often half or less of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """``because`` are the sentences, with numbers, that lead to ``kind``; ``headline`` says it in one."""
+class Holders:
+    """Who holds device memory beside this process.
 
-    kind: Kind
-    headline: str
-    because: tuple[str, ...]
+    ranks    processes of one launch: (pid, bytes) with equal shares and neighbouring numbers
+    named    the other processes that the message names
+    unnamed  bytes of processes that it does not name: other containers, the desktop, CUDA contexts
+    """
 
+    ranks: tuple[tuple[int, int], ...]
+    named: tuple[tuple[int, int], ...]
+    unnamed: int
 
-def format_size(size: int) -> str:
-    """``size`` bytes with a binary unit and two decimals, as PyTorch prints them: ``512.00 MiB``."""
-    for unit, scale in (("EiB", 1024**6), ("PiB", 1024**5), ("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", 1024)):
-        if size >= scale:
-            return f"{size / scale:.2f} {unit}"
-    return f"{size} bytes"
+    @property
+    def of_ranks(self) -> int:
+        """Bytes that the ranks hold."""
+        return sum(size for _, size in self.ranks)
 
-
-def diagnose(message: Message) -> Diagnosis:
-    """What a message says about the cause of the failure. Total: every message gets a kind, if only ``unclear``."""
-    named = _BY_FAMILY.get(message.family)
-    if named is not None:
-        return named(message)
-    if message.family is Family.MPS:
-        return _mps(message)
-    return _device(message)
+    @property
+    def of_others(self) -> int:
+        """Bytes that all but the ranks hold."""
+        return sum(size for _, size in self.named) + self.unnamed
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "?"
-
-
-def others(message: Message) -> tuple[int, int] | None:
-    """Device bytes that are not this process's: (named by pid, held by nobody the message names); None if unknown.
+def holders(message: Message) -> Holders | None:
+    """Who holds the rest of the device; None if the message does not give its total and its free memory.
 
     Without a line for this process, the ``Process N`` entry between R and R + 2 GiB is taken for it: inside a container the
-    own pid is not the one that the driver reports. What nobody is named for includes the CUDA context (0.3 to 0.6 GiB), the
-    desktop and processes in other containers.
+    own pid is not the one that the driver reports.
     """
     if message.total is None or message.free is None:
         return None
@@ -104,11 +78,47 @@ def others(message: Message) -> tuple[int, int] | None:
             closest = min(mine, key=lambda entry: entry[1])
             rest.remove(closest)
             own = closest[1]
-    named = sum(size for _, size in rest)
+    ranks = _of_one_launch(tuple(rest))
     held = own if own is not None else reserved
     # Where the message does not say what this process holds, the rest may be its own cache.
-    unnamed = max(0, message.total - message.free - named - held) if held is not None else 0
-    return named, unnamed
+    unnamed = max(0, message.total - message.free - sum(size for _, size in rest) - held) if held is not None else 0
+    return Holders(ranks, tuple(entry for entry in rest if entry not in ranks), unnamed)
+
+
+NEIGHBOURS = 40
+"""Numbers that the system gives to other processes while a launcher starts one rank, at most: they start in one go."""
+
+
+def _of_one_launch(processes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """The largest group of processes with equal shares (a context each, or a copy each) and neighbouring numbers.
+
+    Three are needed, or two with numbers next to each other: two strangers on a device may well hold as much by chance.
+    """
+    best: tuple[tuple[int, int], ...] = ()
+    for _, size in processes:
+        group = sorted(entry for entry in processes if abs(entry[1] - size) <= max(size // 33, 16 * MIB))
+        span = group[-1][0] - group[0][0]
+        near = span <= NEIGHBOURS * len(group) if len(group) >= 3 else len(group) == 2 and span <= 4
+        if near and len(group) > len(best):
+            best = tuple(group)
+    return best
+
+
+def others(message: Message) -> tuple[int, int] | None:
+    """Device bytes that are not this process's: (named by pid, held by nobody the message names); None if unknown."""
+    found = holders(message)
+    return None if found is None else (found.of_ranks + sum(size for _, size in found.named), found.unnamed)
+
+
+def diagnose(message: Message, scene: Scene | None = None) -> Diagnosis:
+    """What a message says about the cause of the failure. Total: every message gets a kind, if only ``unclear``."""
+    scene = scene or Scene()
+    fixed = fixed_meaning(message, scene)
+    if fixed is not None:
+        return fixed
+    if message.family is Family.MPS:
+        return _mps(message, scene)
+    return _device(message, scene)
 
 
 def driver_request(requested: int) -> int:
@@ -120,97 +130,168 @@ def driver_request(requested: int) -> int:
     return -(-requested // (2 * MIB)) * 2 * MIB
 
 
-def _device(m: Message) -> Diagnosis:
-    requested, total, free = m.requested, m.total, m.free
-    allocated, idle = m.allocated, m.unallocated
-    reserved = m.reserved if m.reserved is not None else allocated
-    if requested is None:
-        return Diagnosis(Kind.UNCLEAR, "Device memory ran out; the message gives no figures.", ())
-    asked = f"asked for {format_size(requested)}"
-
-    if m.allowed is not None and reserved is not None and reserved + requested >= 0.98 * m.allowed:
-        part = f", {_percent(m.allowed, total)} of the device" if total else ""
-        return Diagnosis(
-            Kind.MEMORY_CAP,
-            f"A limit set for this process is used up: {format_size(m.allowed)}{part}.",
-            (
-                f"{format_size(reserved)} held + {format_size(requested)} requested reach the {format_size(m.allowed)} allowed",
-                *((f"the device itself still had {format_size(free)} free",) if free else ()),
-            ),
-        )
-    if total is not None and requested > total:
-        return Diagnosis(
-            Kind.OVERSIZED_REQUEST,
-            f"A single allocation of {format_size(requested)} was requested on a device with {format_size(total)}.",
-            (_elements(requested), "no setting of the allocator and no smaller model makes room for it: look at the shapes"),
-        )
-    if total is None or reserved is None or allocated is None:
-        known = [asked]
-        if total is not None:
-            known.append(f"the device has {format_size(total)}")
-        if free is not None:
-            known.append(f"{format_size(free)} were free")
+def _device(m: Message, scene: Scene) -> Diagnosis:
+    if m.requested is None:
+        return without_figures(m, scene)
+    beside = holders(m) or Holders((), (), 0)
+    early = _limit(m, beside) or _doubt(m) or _oversized(m, scene, beside)
+    if early is not None:
+        return early
+    reserved = m.reserved if m.reserved is not None else m.allocated
+    if m.total is None or reserved is None or m.allocated is None:
+        known = [f"asked for {format_size(m.requested)}"]
+        if m.total is not None:
+            known.append(f"the device has {format_size(m.total)}")
+        if m.free is not None:
+            known.append(f"{format_size(m.free)} were free")
         return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that show the cause.", (", ".join(known),))
+    return (
+        _shared_device(m, m.total, reserved, beside)
+        or _room(m, m.total, reserved, m.allocated)
+        or _fragmented(m, m.total, reserved, m.allocated, beside)
+        or (_other_processes(m, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
+        or _full(m, scene, m.total, reserved, m.allocated, beside)
+    )
 
-    foreign = others(m)
-    elsewhere = sum(foreign) if foreign else 0
-    if elsewhere > total / 2:
-        return _other_processes(m, total, reserved, foreign or (0, 0))
-    if free is not None and free >= driver_request(requested) and (allocated < total / 2 or free > total / 20):
-        share = 100 * (reserved + requested) / total
-        nearest = 5 * round(share / 5)
-        if 10 <= nearest <= 95 and abs(share - nearest) <= 0.5:
-            return Diagnosis(
-                Kind.MEMORY_CAP,
-                f"The driver had room; it looks as if something limits this process to {nearest} % of the device.",
-                (
-                    f"{asked}, {format_size(free)} were free",
-                    f"held and requested together are {share:.1f} % of {format_size(total)}: a round share",
-                ),
-            )
+
+def _limit(m: Message, beside: Holders) -> Diagnosis | None:
+    held = m.reserved if m.reserved is not None else m.allocated
+    if m.allowed is None or held is None or m.requested is None or held + m.requested < 0.98 * m.allowed:
+        return None
+    part = f", {percent(m.allowed, m.total)} of the device" if m.total else ""
+    return Diagnosis(
+        Kind.MEMORY_CAP,
+        f"A limit set for this process is used up: {format_size(m.allowed)}{part}.",
+        (
+            f"{format_size(held)} held + {format_size(m.requested)} requested reach the {format_size(m.allowed)} allowed",
+            *((f"the device itself still had {format_size(m.free)} free",) if m.free else ()),
+            *_besides(m, beside),
+        ),
+    )
+
+
+def _doubt(m: Message) -> Diagnosis | None:
+    """Figures that cannot all be true."""
+    sentences = []
+    if m.total is not None and m.free is not None and m.free > m.total:
+        sentences.append(f"{format_size(m.free)} free of {format_size(m.total)}")
+    if m.total == 0:
+        sentences.append("a device with no memory at all")
+    if m.total is not None and m.total >= 1024 * TIB:
+        sentences.append(f"a device with {format_size(m.total)}")
+    if not sentences:
+        return None
+    return Diagnosis(
+        Kind.UNCLEAR,
+        "The driver's figures contradict each other; nothing can be concluded from them.",
+        (*sentences, "compare with what the driver's own tool shows for the device"),
+        doubted=True,
+    )
+
+
+def _oversized(m: Message, scene: Scene, beside: Holders) -> Diagnosis | None:
+    if m.total is None or m.requested is None or m.requested <= m.total:
+        return None
+    empty = m.allocated is not None and m.allocated <= m.total / 100
+    if empty and m.backend in SHARED_WITH_HOST and m.requested < 16 * m.total:
         return Diagnosis(
             Kind.UNCLEAR,
-            "The driver reported more free memory than was asked for, and still refused.",
+            f"{format_size(m.requested)} were requested of a device that the driver says has {format_size(m.total)}: doubt the total first.",
             (
-                f"{asked}, {format_size(free)} were free of {format_size(total)}",
-                f"this process held {format_size(reserved)}",
-                "seen with virtual GPUs, MIG slices, WSL, a limit on pinned memory, and a neighbour that freed in between",
+                f"nothing was allocated before ({format_size(m.allocated or 0)}), so this is no shape that grew on the way",
+                "a GPU that shares the host's memory has as much as the driver lends it: often half of the machine's, or the part "
+                "set aside in the firmware",
+                "if the total is right, the request is larger than the device: " + elements(m.requested, scene),
             ),
+            doubted=True,
         )
-    if idle is not None and idle >= requested and idle > reserved / 10:
-        return Diagnosis(
-            Kind.FRAGMENTATION,
-            f"The cache holds {format_size(idle)} that no tensor uses, yet no piece of it is {format_size(requested)} long.",
-            (
-                f"{format_size(allocated)} allocated of {format_size(reserved)} reserved: {_percent(idle, reserved)} idle",
-                f"{asked}, less than the idle memory",
-            ),
-        )
-    if elsewhere > total / 4:
-        return _other_processes(m, total, reserved, foreign or (0, 0))
-    live = allocated - (m.private_pools or 0)
-    shares = (
-        f"live tensors {format_size(live)} of {format_size(total)} ({_percent(live, total)})",
-        *((f"{format_size(m.private_pools)} more in private pools (CUDA graphs)",) if m.private_pools else ()),
-        *(() if idle is None else (f"{_percent(allocated, reserved)} of what PyTorch reserved is allocated",)),
-        *(
-            ()
-            if idle is None
-            else (
-                f"idle in the cache {format_size(idle)}, {'less than' if idle < requested else 'in pieces smaller than'} the "
-                f"{format_size(requested)} asked for",
-            )
+    return Diagnosis(
+        Kind.OVERSIZED_REQUEST,
+        f"A single allocation of {format_size(m.requested)} was requested on a device with {format_size(m.total)}.",
+        (
+            elements(m.requested, scene),
+            "no setting of the allocator and no smaller model makes room for it: look at the shapes",
+            *_besides(m, beside),
         ),
-        *((f"free on the device {format_size(free)}",) if free is not None else ()),
-        *((f"held outside this process {format_size(elsewhere)}",) if elsewhere > total / 20 else ()),
     )
+
+
+def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
+    if beside.of_others > total / 2:
+        return _other_processes(m, total, reserved, beside)
+    if beside.of_ranks <= total / 10:
+        return None
+    own = m.this_process if m.this_process is not None else reserved
+    each = beside.of_ranks // len(beside.ranks)
+    return Diagnosis(
+        Kind.OWN_RANKS,
+        f"{len(beside.ranks)} processes of one launch hold {format_size(beside.of_ranks)} of this device beside the process that failed.",
+        (
+            f"each of them holds {format_size(each)}, and their numbers are next to each other "
+            f"({beside.ranks[0][0]} to {beside.ranks[-1][0]}): they were started together, as the ranks or workers of one program are",
+            "so little is a context and what it loads: each touched the device before it chose its own"
+            if each < 3 * GIB
+            else "each has a copy of its own here, as a load without `map_location` or a device that is not set gives it",
+            f"this process holds {format_size(own)} of {format_size(total)} ({percent(own, total)})",
+            *_besides(m, Holders((), beside.named, beside.unnamed)),
+        ),
+    )
+
+
+def _room(m: Message, total: int, reserved: int, allocated: int) -> Diagnosis | None:
+    """The driver had room for the request, and refused."""
+    if m.free is None or m.requested is None or m.free < driver_request(m.requested):
+        return None
+    if allocated >= total / 2 and m.free <= total / 20:
+        return None
+    asked = f"asked for {format_size(m.requested)}, {format_size(m.free)} were free"
+    share = 100 * (reserved + m.requested) / total
+    nearest = 5 * round(share / 5)
+    if 10 <= nearest <= 95 and abs(share - nearest) <= 0.5:
+        return Diagnosis(
+            Kind.MEMORY_CAP,
+            f"The driver had room; it looks as if something limits this process to {nearest} % of the device.",
+            (asked, f"held and requested together are {share:.1f} % of {format_size(total)}: a round share"),
+        )
+    return Diagnosis(
+        Kind.UNCLEAR,
+        "The driver reported more free memory than was asked for, and still refused.",
+        (
+            f"{asked} of {format_size(total)}",
+            f"this process held {format_size(reserved)}",
+            "seen with virtual GPUs, MIG slices, WSL, a limit on pinned memory, and a neighbour that freed in between",
+        ),
+    )
+
+
+def _fragmented(m: Message, total: int, reserved: int, allocated: int, beside: Holders) -> Diagnosis | None:
+    idle, requested = m.unallocated, m.requested
+    if idle is None or requested is None or idle < requested or idle <= reserved / 10:
+        return None
+    if beside.of_others > total / 4 and idle - requested < total / 20:
+        return None  # the last idle piece of a device that others fill
+    return Diagnosis(
+        Kind.FRAGMENTATION,
+        f"The cache holds {format_size(idle)} that no tensor uses, yet no piece of it is {format_size(requested)} long.",
+        (
+            f"{format_size(allocated)} allocated of {format_size(reserved)} reserved: {percent(idle, reserved)} idle",
+            f"asked for {format_size(requested)}, less than the idle memory",
+            *_besides(m, beside),
+        ),
+    )
+
+
+def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, beside: Holders) -> Diagnosis:
+    idle, requested = m.unallocated, m.requested or 0
+    live = allocated - (m.private_pools or 0)
+    shares = tuple(_shares(m, total, reserved, allocated)) + _besides(m, beside)
     if idle is not None and idle > reserved / 4:
         return Diagnosis(
             Kind.PARTLY_FRAGMENTATION,
-            f"Too much is live; in addition, {_percent(idle, reserved)} of the cache is idle between tensors.",
+            f"Too much is live; in addition, {percent(idle, reserved)} of the cache is idle between tensors.",
             shares,
         )
-    if free is None and reserved + requested < 0.9 * total:
+    if m.free is None and reserved + requested < 0.9 * total:
         headline = "According to its own figures, the device had room; the message does not say how much was free."
         return Diagnosis(
             Kind.UNCLEAR, headline, (*shares, "one block may be limited to less than the device has, 4 GiB on some")
@@ -219,38 +300,72 @@ def _device(m: Message) -> Diagnosis:
         cut_off = "The message is cut off before the figures that show the cause."
         pooled = "The message does not say what the allocator's pool holds idle."
         return Diagnosis(Kind.UNCLEAR, pooled if m.family is Family.ASYNC else cut_off, shares)
+    while_ = while_doing(scene)
     if live >= 0.8 * total:
-        headline = f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)})."
+        what = "weights, caches and buffers of the engine" if scene.activity is Activity.ENGINE else "live tensors"
+        headline = f"The device is full of {what}: {format_size(live)} of {format_size(total)} ({percent(live, total)})."
     else:
         headline = f"{format_size(live)} of live tensors and {format_size(requested)} more do not fit into {format_size(total)}"
-        headline += " together with what else is there." if elsewhere else "."
-    return Diagnosis(Kind.GENUINE, headline, shares)
+        headline += " together with what else is there." if sum(others(m) or ()) else "."
+    if requested >= total / 4:
+        shares = (f"one allocation asks for {percent(requested, total)} of the device: {elements(requested, scene)}", *shares)
+    return Diagnosis(Kind.GENUINE, headline, (*((f"it failed {while_}",) if while_ else ()), *shares))
 
 
-def _other_processes(m: Message, total: int, reserved: int, foreign: tuple[int, int]) -> Diagnosis:
-    named, unnamed = foreign
+def _shares(m: Message, total: int, reserved: int, allocated: int) -> list[str]:
+    """Sentences about the parts of the device that are this process's, and about what is free."""
+    live, idle, requested = allocated - (m.private_pools or 0), m.unallocated, m.requested or 0
+    sentences = [f"live tensors {format_size(live)} of {format_size(total)} ({percent(live, total)})"]
+    if m.private_pools:
+        sentences.append(f"{format_size(m.private_pools)} more in private pools (CUDA graphs)")
+    if idle is not None:
+        smaller = "less than" if idle < requested else "in pieces smaller than"
+        sentences.append(f"{percent(allocated, reserved)} of what PyTorch reserved is allocated")
+        sentences.append(f"idle in the cache {format_size(idle)}, {smaller} the {format_size(requested)} asked for")
+    if m.free is not None:
+        sentences.append(f"free on the device {format_size(m.free)}")
+    return sentences
+
+
+def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
+    """What others hold, for a diagnosis that has another cause; () where it is no more than contexts take."""
+    held = beside.of_ranks + beside.of_others
+    if m.total is None or held <= m.total / 20:
+        return ()
+    pids = [str(pid) for pid, _ in (*beside.ranks, *beside.named)]
+    whose = f", by process {', '.join(pids[:8])}" if pids else ""
+    return (f"held outside this process {format_size(held)} ({percent(held, m.total)}){whose}",)
+
+
+def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis:
     own = m.this_process if m.this_process is not None else reserved
-    pids = [pid for pid, size in m.processes if size != own]
-    because = [f"this process holds {format_size(own)} of {format_size(total)} ({_percent(own, total)})"]
+    named = sum(size for _, size in beside.named)
+    because = [f"this process holds {format_size(own)} of {format_size(total)} ({percent(own, total)})"]
     if named:
-        because.append(f"{format_size(named)} belong to process {', '.join(str(pid) for pid in pids[:8]) or '?'}")
-    if unnamed > total / 20:
+        because.append(f"{format_size(named)} belong to process {', '.join(str(pid) for pid, _ in beside.named[:8])}")
+    if beside.unnamed > total / 20:
         because.append(
-            f"{format_size(unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
+            f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
         )
+    held = beside.of_others
+    shared = held <= total / 2
+    if shared and m.requested is not None:
+        enough = held + (m.free or 0) >= driver_request(m.requested)
+        because.append(
+            "with all of it free, the program would have gone on; whether for long, the message does not say"
+            if enough
+            else f"even with all of it free, the {format_size(m.requested)} asked for would not fit"
+        )
+    small = f": {percent(held, total)} of a small device" if total <= 8 * GIB else f" ({percent(held, total)})"
     return Diagnosis(
         Kind.OTHER_PROCESSES,
-        f"Others hold {format_size(named + unnamed)} of this device's {format_size(total)}.",
+        f"Others hold {format_size(held)} of this device's {format_size(total)}{small}.",
         tuple(because),
+        shared=shared,
     )
 
 
-def _elements(requested: int) -> str:
-    count = requested // 4
-    return f"{format_size(requested)} are {count:,} float32 values, a square of {round(count**0.5):,} × {round(count**0.5):,}"
-
-
-def _mps(m: Message) -> Diagnosis:
+def _mps(m: Message, scene: Scene) -> Diagnosis:
     if m.requested is None or m.allowed is None or m.allocated is None:
         return Diagnosis(Kind.UNCLEAR, "Memory of the Apple GPU ran out; the message is cut off before its figures.", ())
     other = m.other_allocations or 0
@@ -262,7 +377,15 @@ def _mps(m: Message) -> Diagnosis:
         return Diagnosis(
             Kind.OVERSIZED_REQUEST,
             f"One allocation of {format_size(m.requested)} is more than the {format_size(m.allowed)} that the GPU may use.",
-            (_elements(m.requested),),
+            (elements(m.requested, scene),),
+        )
+    if m.allocated + other + m.requested < 0.9 * m.allowed:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The figures do not add up to the limit: the allocator refused with room left.",
+            (
+                f"PyTorch {format_size(m.allocated)} + other allocations {format_size(other)} of {format_size(m.allowed)} allowed",
+            ),
         )
     if other > m.allowed / 2:
         return Diagnosis(
@@ -275,93 +398,3 @@ def _mps(m: Message) -> Diagnosis:
         f"The GPU's share is full of PyTorch's own memory: {format_size(m.allocated)} of {format_size(m.allowed)}.",
         figures,
     )
-
-
-def _host(m: Message) -> Diagnosis:
-    if m.requested is not None and m.requested >= TIB:
-        return Diagnosis(
-            Kind.OVERSIZED_REQUEST,
-            f"One tensor of {format_size(m.requested)} was requested from the host's memory.",
-            (_elements(m.requested), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
-        )
-    asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
-    return Diagnosis(
-        Kind.HOST_MEMORY,
-        f"The memory of the host ran out, not that of a GPU{asked}.",
-        ("the limit of the container or job counts, not the machine's memory",),
-    )
-
-
-def _fixed(kind: Kind, headline: str, *because: str) -> Diagnosis:
-    return Diagnosis(kind, headline, because)
-
-
-def _outside(m: Message, who: str) -> Diagnosis:
-    size = f" ({format_size(m.requested)})" if m.requested is not None else ""
-    return _fixed(
-        Kind.OUTSIDE_CACHE,
-        f"{who} asked the driver for memory{size}, which failed.",
-        "this memory does not come from PyTorch's cache, but must fit on the device, too",
-        "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
-    )
-
-
-_BY_FAMILY: Mapping[Family, Callable[[Message], Diagnosis]] = {
-    Family.ADDRESS_SPACE: lambda m: _fixed(
-        Kind.ADDRESS_SPACE,
-        "Addresses ran out, not memory: expandable segments could not reserve their range.",
-        "each stream reserves a range larger than the device; a limit on virtual memory or very many streams use them up",
-    ),
-    Family.EXABYTE: lambda m: _fixed(
-        Kind.OVERSIZED_REQUEST,
-        "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
-        "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
-    ),
-    Family.PREEMPTED: lambda m: _fixed(
-        Kind.MEMORY_CAP,
-        "PyTorch refused before it asked the driver: the request would exceed per_process_memory_fraction.",
-        *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
-        "set in PYTORCH_CUDA_ALLOC_CONF with throw_on_cudamalloc_oom, or by set_per_process_memory_fraction",
-    ),
-    Family.BARE: lambda m: _fixed(Kind.UNCLEAR, "Device memory ran out; the message gives no figures."),
-    Family.LEGACY: lambda m: _fixed(
-        Kind.UNCLEAR, "Device memory ran out; torch before 1.0 gives no figures.", "run it under a newer torch to read them"
-    ),
-    Family.UNREPORTED: lambda m: _fixed(
-        Kind.UNCLEAR,
-        "Device memory ran out, and the report about it failed too: the driver's NVML does not answer here.",
-        "usual on MIG slices, on Jetson and in containers without NVML",
-    ),
-    Family.MPS_BUFFER: lambda m: _fixed(
-        Kind.OVERSIZED_REQUEST,
-        f"One buffer of {format_size(m.requested)} is more than Metal allows in one piece."
-        if m.requested is not None
-        else "One buffer is larger than Metal allows in one piece.",
-        *((_elements(m.requested),) if m.requested is not None else ()),
-    ),
-    Family.DIRECTML: lambda m: _fixed(
-        Kind.UNCLEAR,
-        "DirectML could not allocate a tensor; it gives no figures about the device.",
-        *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
-    ),
-    Family.RAW: lambda m: _outside(m, "The driver or a library"),
-    Family.LIBRARY: lambda m: _outside(m, "A library (its handle or workspace)"),
-    Family.NCCL: lambda m: _outside(m, "NCCL (its buffers)"),
-    Family.LIBRARY_INIT: lambda m: _fixed(
-        Kind.UNCLEAR,
-        "A CUDA library could not start, most often because no memory was left for its handle.",
-        "a wrong driver or an earlier failed kernel look the same: run once with CUDA_LAUNCH_BLOCKING=1",
-    ),
-    Family.CPU: _host,
-    Family.HOST_ARRAY: _host,
-    Family.SHARED_MEMORY: lambda m: _fixed(
-        Kind.HOST_MEMORY,
-        "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
-        "containers have 64 MB of it by default",
-    ),
-    Family.WORKER_KILLED: lambda m: _fixed(
-        Kind.HOST_MEMORY,
-        "A process was killed from outside, as the system does when the host's memory runs out.",
-        "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`",
-    ),
-}

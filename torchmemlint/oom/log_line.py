@@ -2,6 +2,7 @@
 
 Known writers' marks: ``[rank3]:`` (torchrun), ``[default0]:`` (its log tee), ``(Trainer pid=123, ip=…)`` (Ray),
 ``[1,0]<stderr>:`` (Open MPI), ``0: `` (``srun --label``), ``[Stage-0]``/``[gw6]`` (serving stacks, pytest-xdist).
+``> `` is a quotation, as in mail.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NOISE = re.compile(
     | (?:std(?:err|out)\ )[FP](?=\ )
     | \[[A-Z]\d{{3,4}}\ [\d:.]{{8,20}}\ [\w./-]{{1,120}}:\d{{1,7}}\]
     | \[?[\w./-]{{1,120}}\.(?:py|cc|cpp):\d{{1,7}}\]
-    | \|
+    | [|>]
     )[ ]?""",
     re.VERBOSE,
 )

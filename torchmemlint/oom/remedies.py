@@ -1,18 +1,9 @@
-"""What to change for each kind of failure, in the order in which it pays to look.
-
-For a device that is full of live tensors the order is: no graph where none is needed, no graph kept past its step, a cheaper
-number format, smaller batches, recomputation. The first two fix mistakes and cost nothing; the last three trade
-something. ``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` never: before it raises, the
-allocator has returned everything that ``empty_cache`` could.
-"""
+"""The remedies, each with its words and the line to write; `advice` chooses among them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchmemlint.oom.diagnose import Diagnosis, Kind
-from torchmemlint.oom.messages import Family, Message
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.rules.card import Advice
 
@@ -88,8 +79,20 @@ FUSED_ATTENTION = Remedy(
 )
 LEAVE_ROOM = Remedy(
     "Let the library allocate before the cache has grown",
-    "handles, workspaces and communicators are created at first use; early in the program there is room",
-    "torch.distributed.barrier()        # or one small matmul / convolution, before the model is on the device",
+    "handles and workspaces are created at first use; early in the program there is room",
+    "torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)    # before the model is on the device",
+)
+LEAVE_ROOM_FOR_NCCL = Remedy(
+    "Let NCCL allocate before the cache has grown, and let it take less",
+    "communicators are created at first use; each channel has buffers on the device",
+    "torch.distributed.barrier()        # before the model is on the device\n"
+    "export NCCL_BUFFSIZE=1048576 NCCL_MAX_NCHANNELS=8 NCCL_NVLS_ENABLE=0",
+)
+FEWER_METAL_GRAPHS = Remedy(
+    "Keep shapes steady: every new shape adds a compiled graph with its own buffers",
+    "Metal keeps them for the life of the process",
+    "tokens = pad(tokens, multiple_of=128)        # a few lengths instead of many",
+    Advice.STEADY_SHAPES,
 )
 FEWER_WORKERS = Remedy(
     "Use fewer loader workers, a smaller prefetch, and a dataset with arrays instead of lists of objects",
@@ -110,127 +113,119 @@ HANDLER = Remedy(
     Advice.HANDLER,
 )
 
-_CONFIG = {"HIP": "PYTORCH_HIP_ALLOC_CONF", "NPU": "PYTORCH_NPU_ALLOC_CONF"}
-EMPTY_CACHE_NOTE = (
-    "torch.cuda.empty_cache() does not help: PyTorch returned every unused segment before it raised, and the call cannot free a "
-    "tensor that is still referenced."
+
+OPTIMIZER_STATE = Remedy(
+    "Keep less state per parameter",
+    "Adam keeps two values for each parameter, from its first step on: with float32 weights and gradients, 16 bytes per parameter",
+    "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())    # or Adafactor, LoRA, ZeRO or FSDP over the ranks",
 )
-
-
-def _expandable(message: Message) -> Remedy:
-    variable = _CONFIG.get(message.backend, "PYTORCH_CUDA_ALLOC_CONF")
-    if message.family is Family.PARENTHESES:
-        return Remedy(
-            "Let segments grow, or cut them less",
-            "expandable_segments needs torch 2.1 and this message is from an older one: upgrade, or bound the pieces",
-            f"export {variable}=max_split_size_mb:128        # torch before 2.1\n"
-            f"export {variable}=expandable_segments:True     # torch 2.1 and later, not on Windows",
-            Advice.SEGMENTS,
-        )
-    return Remedy(
-        "Let segments grow instead of adding new ones",
-        "the idle pieces then join into one range; it must be set before torch is imported, and Windows ignores it"
-        + ("; torch 2.10 and later also read it from PYTORCH_ALLOC_CONF" if variable == "PYTORCH_CUDA_ALLOC_CONF" else ""),
-        f"export {variable}=expandable_segments:True",
-        Advice.SEGMENTS,
-    )
-
-
-def _other_processes(message: Message) -> tuple[Remedy, ...]:
-    pids = " ".join(str(pid) for pid, _ in message.processes[:8])
-    tool = "rocm-smi --showpids" if message.backend == "HIP" else "npu-smi info" if message.backend == "NPU" else "nvidia-smi"
-    return (
-        Remedy(
-            "Find the processes on the device, and end your own",
-            "a crashed run, a notebook's kernel or a loader worker keeps its memory until it exits",
-            f"{tool}" + (f"; ps -o pid,user,etime,args -p {pids.replace(' ', ',')}" if pids else ""),
-        ),
-        Remedy(
-            "Take a free device",
-            "no change in the program frees memory of other processes",
-            "CUDA_VISIBLE_DEVICES=1 python train.py",
-        ),
-    )
-
-
-def _cap(message: Message) -> tuple[Remedy, ...]:
-    return (
-        Remedy(
-            "Raise or remove the limit",
-            "a limit lowers the limit, not the memory that a step needs; look for set_per_process_memory_fraction, for "
-            "per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF, and for a limit of the platform (MIG, vGPU, a scheduler)",
-            "torch.cuda.set_per_process_memory_fraction(1.0)    # undoes an earlier call",
-            Advice.LIMIT,
-        ),
-        *LIVE_TENSORS,
-    )
-
-
-def remedies_for(message: Message, diagnosis: Diagnosis) -> tuple[Remedy, ...]:
-    """The remedies for a diagnosis, the first to try first."""
-    match diagnosis.kind:
-        case Kind.GENUINE:
-            return (*LIVE_TENSORS, HANDLER)
-        case Kind.FRAGMENTATION:
-            return (_expandable(message), STEADY_SHAPES, *LIVE_TENSORS)
-        case Kind.PARTLY_FRAGMENTATION:
-            return (*LIVE_TENSORS, _expandable(message), STEADY_SHAPES)
-        case Kind.OTHER_PROCESSES:
-            return _other_processes(message)
-        case Kind.MEMORY_CAP:
-            return _cap(message)
-        case Kind.OVERSIZED_REQUEST:
-            return (SHAPES, FUSED_ATTENTION)
-        case Kind.OUTSIDE_CACHE:
-            return (LEAVE_ROOM, *LIVE_TENSORS)
-        case Kind.ADDRESS_SPACE:
-            return (
-                Remedy(
-                    "Raise the limit on virtual memory, or disable expandable segments",
-                    "they reserve addresses for more than the whole device, per stream",
-                    "ulimit -v unlimited\nexport PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False",
-                    Advice.SEGMENTS,
-                ),
-            )
-        case Kind.HOST_MEMORY:
-            return _host(message)
-        case Kind.UNCLEAR:
-            return (
-                Remedy(
-                    "Read the figures the message does not give",
-                    "allocated and reserved memory show whether the device is full or fragmented",
-                    "import torchmemlint\ntorchmemlint.report_memory()        # just before the failing line",
-                ),
-                *LIVE_TENSORS,
-            )
-
-
-def _host(message: Message) -> tuple[Remedy, ...]:
-    if message.family is Family.SHARED_MEMORY:
-        return (
-            Remedy(
-                "Give the container shared memory",
-                "loader workers pass their batches through /dev/shm",
-                "docker run --shm-size=8g …        # Kubernetes: an emptyDir with medium: Memory at /dev/shm",
-            ),
-            FEWER_WORKERS,
-        )
-    return (
-        NO_GRAPH_IN_INFERENCE,
-        NO_GRAPH_PAST_ITS_STEP,
-        FEWER_WORKERS,
-        LOAD_LAZILY,
-        SMALLER_BATCHES,
-        CHECKPOINTING,
-    )
-
-
-def sentence_about_empty_cache(diagnosis: Diagnosis) -> str:
-    """The warning that belongs under every diagnosis of device memory; "" where no cache is involved."""
-    device = (Kind.GENUINE, Kind.FRAGMENTATION, Kind.PARTLY_FRAGMENTATION, Kind.MEMORY_CAP, Kind.UNCLEAR)
-    return EMPTY_CACHE_NOTE if diagnosis.kind in device else ""
-
-
-def codes_of(remedies: Sequence[Remedy]) -> tuple[str, ...]:
-    """The rule codes of all remedies, in their order, each once."""
-    return tuple(dict.fromkeys(code for remedy in remedies for code in remedy.rules))
+NOTHING_BETWEEN_TRIES = Remedy(
+    "Keep nothing between the tries",
+    "the model, the optimizer and the loader of a failed try must be built inside the function that is tried, or they stay",
+    "@find_executable_batch_size(starting_batch_size=64)\ndef run(batch_size):\n    accelerator.free_memory()\n    model = build()",
+    Advice.HANDLER,
+)
+INFER_LESS = Remedy(
+    "Infer on less at a time: a smaller batch, a shorter or cut input, a lower resolution, tiles",
+    "activations scale with the batch, attention with the square of the length, images with their area",
+    "results = [model(part) for part in inputs.split(8)]    # diffusers: pipe.vae.enable_tiling()",
+    Advice.SHAPES,
+)
+RESULTS_TO_HOST = Remedy(
+    "Move each result to the host as it comes",
+    "results collected on the device fill it, whatever one step needs",
+    "outputs.append(model(batch).cpu())",
+    Advice.NO_GRAPH_KEPT,
+)
+WEIGHTS_IN_FEWER_BITS = Remedy(
+    "Load the weights in 16 bits, or quantized",
+    "a parameter takes 4 bytes in float32, 2 in bfloat16, 1 in int8, about 0.6 in 4 bits; checkpoints are often read as float32",
+    "model = AutoModel.from_pretrained(name, dtype=torch.bfloat16)    # or quantization_config=BitsAndBytesConfig(load_in_4bit=True)",
+    Advice.PRECISION,
+)
+SHARD_WEIGHTS = Remedy(
+    "Spread the weights over several devices, or over device and host",
+    "what does not fit on one device can be split by layers (device_map) or by parameters (FSDP, ZeRO-3)",
+    'model = AutoModel.from_pretrained(name, device_map="auto")    # training: fully_shard(layer), or ZeRO stage 3',
+)
+LOAD_ONCE = Remedy(
+    "Never have the weights twice",
+    "a checkpoint that is read onto the device is a second copy there, once in each rank; a model built on the meta device takes nothing "
+    "until its weights are assigned",
+    'state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)\n'
+    'with torch.device("meta"):\n    model = Model()\nmodel.load_state_dict(state, assign=True)\nmodel.to(device)',
+    Advice.LOADING,
+)
+OFFLOAD = Remedy(
+    "Keep on the host what is not in use",
+    "layers are brought to the device one after another: slower, but only one of them is there",
+    "pipe.enable_model_cpu_offload()    # diffusers; transformers: device_map with max_memory; training: CPUOffloadPolicy, ZeRO offload",
+)
+COMPILE_PLAINLY = Remedy(
+    "Compile without measuring variants and without CUDA graphs",
+    "autotuning runs each variant on copies of the inputs; CUDA graphs keep a pool of their own for every shape that is captured",
+    'model = torch.compile(model)                 # instead of mode="max-autotune" or "reduce-overhead"\n'
+    "model = torch.compile(model, dynamic=True)   # one graph for many shapes",
+)
+SET_DEVICE = Remedy(
+    "Let each rank choose its device before it touches any",
+    "the first call that needs a device creates a context on the current one, which is 0 until it is set",
+    'local_rank = int(os.environ["LOCAL_RANK"])\ntorch.cuda.set_device(local_rank)    # before init_process_group, .cuda(), or a load',
+)
+LOAD_ONTO_OWN_DEVICE = Remedy(
+    "Load checkpoints onto the host or onto the rank's own device",
+    "a checkpoint saved from device 0 is read back to device 0, by every rank",
+    'state = torch.load(path, map_location="cpu", weights_only=True)\nmodel.to(local_rank)    # and .to(local_rank), not .cuda() or "cuda"',
+    Advice.LOADING,
+)
+SHOW_ONE_DEVICE = Remedy(
+    "Show each rank or worker one device only",
+    "it then cannot take room on another; a server with several workers has a copy of the model in each",
+    "CUDA_VISIBLE_DEVICES=$LOCAL_RANK python train.py    # set by the launcher, for each rank",
+)
+READ_FIGURES = Remedy(
+    "Read the figures the message does not give",
+    "allocated and reserved memory show whether the device is full or fragmented",
+    "import torchmemlint\ntorchmemlint.report_memory()        # just before the failing line",
+)
+CHECK_TOTAL = Remedy(
+    "Compare the total with what the machine has",
+    "driver and firmware decide how much of the host's memory an integrated GPU may use; containers and visible-device settings can show "
+    "another device than the one you mean",
+    "python -c 'import torch; print(torch.cuda.get_device_properties(0))'    # and the driver's own tool",
+)
+PINNED = Remedy(
+    "Pin less, or nothing",
+    "each prefetched batch is pinned once more",
+    "DataLoader(dataset, pin_memory=False)        # or a smaller prefetch_factor",
+)
+MORE_SHARED_MEMORY = Remedy(
+    "Give the container shared memory",
+    "loader workers pass their batches through /dev/shm, NCCL its data",
+    "docker run --shm-size=8g …        # Kubernetes: an emptyDir with medium: Memory at /dev/shm",
+)
+PAGING_FILE = Remedy(
+    "Let Windows grow the paging file, and start fewer processes",
+    "reserved memory counts although it is never used; a paging file of the RAM's size is enough to promise it",
+    "DataLoader(dataset, num_workers=0)        # System > Advanced > Performance > Virtual memory: system managed",
+)
+FEWER_COMPILERS = Remedy(
+    "Run fewer compilers at a time",
+    "each takes several GiB for templates of CUDA code",
+    "MAX_JOBS=2 pip install --no-build-isolation …",
+)
+FEWER_DESCRIPTORS = Remedy(
+    "Share tensors by name, or raise the limit",
+    "with the default strategy each shared tensor keeps a file open as long as it lives",
+    'torch.multiprocessing.set_sharing_strategy("file_system")    # or: ulimit -n 65535',
+)
+SMALLER_KERNEL = Remedy(
+    "Let the kernel use smaller blocks or fewer stages",
+    "its tiles lie in on-chip memory, which differs between GPUs: 64 to 228 KiB",
+    'triton.Config({"BLOCK_M": 64, "BLOCK_N": 64}, num_stages=2)    # torch.compile: without mode="max-autotune"; or a newer release',
+)
+FREE_OBJECTS = Remedy(
+    "Release references to objects that are no longer read",
+    "an object stays while any variable, list or task holds its reference",
+    "del refs        # ray.put once instead of in a loop; ray.init(object_store_memory=…) for more room",
+)

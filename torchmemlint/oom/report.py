@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from torchmemlint.files.quoting import portable, printable_lines, quoted
+from torchmemlint.oom.advice import commands_that_tell_more, sentence_about_empty_cache
 from torchmemlint.oom.cases import Case, Log, Ranked
-from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, others
+from torchmemlint.oom.diagnose import others
+from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.messages import Message
-from torchmemlint.oom.remedies import sentence_about_empty_cache
+from torchmemlint.oom.scene import Activity
 from torchmemlint.oom.traceback import is_library
 from torchmemlint.reporters import as_json as dumped
 
@@ -20,9 +22,14 @@ MAX_FRAMES_SHOWN = 8
 
 
 def in_full(log: Log) -> list[Case]:
-    """The cases that are printed in full: the first of every kind. The others differ in rank and figures only."""
+    """The cases that are printed in full: the first of every kind. The others differ in rank and figures only.
+
+    A message that only makes it likely that memory ran out is printed in full if no other says so: after a failure, a launcher
+    kills what is left, and libraries cannot start.
+    """
     first: dict[str, Case] = {}
-    for case in log.cases:
+    certain = [case for case in log.cases if case.certain]
+    for case in certain or log.cases:
         first.setdefault(case.diagnosis.kind.value, case)
     return list(first.values())
 
@@ -32,6 +39,23 @@ def _where(case: Case) -> str:
     source = f" [{case.source}]" if case.source else ""
     times = f" ({case.times} times)" if case.times > 1 else ""
     return f"{case.message.backend}{device}{source}{times}"
+
+
+def _scene(case: Case) -> str:
+    """What was running, and the frame or line that shows it; "" where nothing does."""
+    scene = case.scene
+    if scene.activity is Activity.UNKNOWN:
+        return ""
+    stage = f", {scene.stage}" if scene.stage else ""
+    engine = f" ({scene.engine})" if scene.engine else ""
+    return f"{scene.activity.value}{engine}{stage}" + (f", shown by {quoted(scene.shown_by)}" if scene.shown_by else "")
+
+
+def _next(case: Case) -> tuple[tuple[str, str], ...]:
+    """Commands that would tell more, each with what it tells."""
+    near = next((item.finding for item in case.findings if item.distance < 2 and item.finding.cell is None), None)
+    place = f"{near.path}:{near.span.start.row}" if near is not None else ""
+    return commands_that_tell_more(case.diagnosis, case.scene, case.program, place)
 
 
 def _died(case: Case) -> Iterator[str]:
@@ -83,6 +107,9 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
     yield f"  {case.diagnosis.headline}"
     yield from (f"    - {sentence}" for sentence in case.diagnosis.because)
     yield f"  Message: {case.message.text}"
+    scene = _scene(case)
+    if scene:
+        yield f"  Running: {scene}"
     died = list(_died(case))
     if died:
         yield "  It failed here:"
@@ -94,9 +121,11 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
             yield from (f"        {row}" for row in _details(item))
         if len(case.findings) > MAX_FINDINGS:
             yield f"    … and {len(case.findings) - MAX_FINDINGS} more"
-    elif case.local and case.diagnosis.kind in EXPLAINED_BY_CODE:
+    elif case.local and case.diagnosis.explained_by_code:
         yield "  The linter reports nothing in the files of the call path."
-    if case.diagnosis.kind not in EXPLAINED_BY_CODE:
+    if case.diagnosis.kind is Kind.UNCLEAR:
+        yield "  Whether the program's code is the cause, the message does not say."
+    elif not case.diagnosis.explained_by_code:
         yield "  According to the message, the cause is not in the program's code."
     yield "  What to do, in this order:"
     for number, remedy in enumerate(case.remedies, 1):
@@ -108,9 +137,13 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
             for item in case.findings[:MAX_FINDINGS]
             if item.finding.code in remedy.rules
         )
-    note = sentence_about_empty_cache(case.diagnosis)
+    note = sentence_about_empty_cache(case.message, case.diagnosis)
     if note:
         yield f"  {note}"
+    commands = _next(case)
+    if commands:
+        yield "  To learn more:"
+        yield from (f"    {command}    # {what}" for command, what in commands)
 
 
 def _rest(log: Log) -> list[str]:
@@ -136,6 +169,8 @@ def as_markdown(logs: Sequence[Log]) -> str:
             out += [f"**{_md(case.diagnosis.headline)}** ({_md(_where(case))})", ""]
             out += [*(f"- {_md(sentence)}" for sentence in case.diagnosis.because), ""] if case.diagnosis.because else []
             out += [*_fenced([case.message.text]), ""]
+            scene = _scene(case)
+            out += [f"Running: {_md(scene)}", ""] if scene else []
             died = list(_died(case))
             if died:
                 out += ["### It failed here", "", *_fenced(died), ""]
@@ -149,8 +184,10 @@ def as_markdown(logs: Sequence[Log]) -> str:
             for number, remedy in enumerate(case.remedies, 1):
                 out += [f"{number}. **{_md(remedy.title)}**: {_md(remedy.why)}", ""]
                 out += [*(f"   {row}" for row in _fenced(remedy.code.splitlines())), ""] if remedy.code else []
-            note = sentence_about_empty_cache(case.diagnosis)
+            note = sentence_about_empty_cache(case.message, case.diagnosis)
             out += [_md(note), ""] if note else []
+            commands = [f"{command}    # {what}" for command, what in _next(case)]
+            out += ["### To learn more", "", *_fenced(commands), ""] if commands else []
         rest = _rest(log)
         out += ["### Also", "", *(f"- {_md(row)}" for row in rest), ""] if rest else []
     return printable_lines("\n".join(out))
@@ -188,7 +225,8 @@ def _case_object(case: Case) -> dict[str, object]:
         "certain": case.certain,
         "headline": case.diagnosis.headline,
         "because": list(case.diagnosis.because),
-        "explained_by_code": case.diagnosis.kind in EXPLAINED_BY_CODE,
+        "explained_by_code": case.diagnosis.explained_by_code,
+        "running": {"activity": case.scene.activity.value, "stage": case.scene.stage, "engine": case.scene.engine},
         "message": _message_object(case.message),
         "traceback": [asdict(frame) for frame in case.frames],
         "files": [
@@ -225,6 +263,7 @@ def _case_object(case: Case) -> dict[str, object]:
             {"title": remedy.title, "why": remedy.why, "code": remedy.code, "rules": list(remedy.rules)}
             for remedy in case.remedies
         ],
+        "commands": [{"command": command, "tells": what} for command, what in _next(case)],
     }
 
 
@@ -234,6 +273,7 @@ def _message_object(message: Message) -> dict[str, object]:
         "text": message.text,
         "family": message.family.name.lower().replace("_", "-"),
         "backend": message.backend,
+        "writer": message.writer,
         "device": message.device,
         "requested": message.requested,
         "total": message.total,

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TextIO
 
-from torchmemlint.oom.diagnose import format_size
+from torchmemlint.oom.sizes import format_size
 
 
 @dataclass(frozen=True, slots=True)

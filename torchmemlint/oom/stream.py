@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from torchmemlint.oom.log_line import LogLine, read_line
-from torchmemlint.oom.messages import Family, Message, find_head, needs_next_line, parse_message
+from torchmemlint.oom.messages import Message, find_head, needs_next_line, parse_message
+from torchmemlint.oom.wordings import HEADS, WEAK, Family
 
 PIECE = 256 * 1024
 """Bytes read at a time; small enough to stay in a processor's cache while it is searched."""
 WINDOW = 256 * 1024
 """Bytes kept before a message: eight interleaved ranks with a traceback of 30 KB each."""
 LOOKAHEAD = 16 * 1024
+AFTER = 4 * 1024
 MAX_LINE = 8 * 1024
 """A longer line is read around its message only."""
 EXAMINED = 2048
@@ -26,30 +28,24 @@ EXAMINED = 2048
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
-# gate → words. A piece without the gate cannot hold the words; the words are what `messages` has heads for.
-_WORDS: dict[bytes, tuple[bytes, ...]] = {
-    b"out of ": (b"out of memory", b"out of the memory", b"out of shared memory"),
-    b"llocat": (
-        b"Allocation on device",
-        b"Could not allocate tensor",
-        b"CPUAllocator",
-        b"you tried to allocate",
-        b"Unable to allocate",
-        b"Cannot allocate memory",
-        b"CachingAllocator.cpp",
-    ),
-    b"_STATUS_": (b"_ALLOC_FAILED", b"_STATUS_NOT_INITIALIZED", b"HSA_STATUS_ERROR_OUT_OF"),
-    b"_OUT_OF_": (b"ERROR_OUT_OF_",),
-    b"ExpandableSegmentVA": (b"ExpandableSegmentVA",),
-    b"MemoryError": (b"MemoryError",),
-    b"Failed to CUDA": (b"Failed to CUDA",),
-    b"buffer size": (b"Invalid buffer size",),
-    b"bad_alloc": (b"bad_alloc",),
-    b"shared memory (shm)": (b"shared memory (shm)",),
-    b"Kill": (b"signal: Killed", b"Out of memory: Kill"),
-    b"SIGKILL": (b"(SIGKILL)",),
-    b"oom": (b"oom-kill", b"oom_kill"),
-}
+_GATES = (b"emory", b"lloc", b"OutOf", b"OUT_OF_", b"_STATUS_", b"_ALLOC", b"illed", b"SIG", b"oom", b"OOM")
+"""Each of these is in many words; a piece of the log without one cannot hold the words that contain it."""
+_TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed", b"lloc")
+"""The other words are looked for only in a piece that has one of these, but for the first piece, in which each word is."""
+
+
+def _by_gate() -> dict[bytes, tuple[bytes, ...]]:
+    """gate → words; those without a gate under b"". A word that contains another of the same gate adds nothing."""
+    words: dict[bytes, list[bytes]] = {}
+    for word in dict.fromkeys(word for head in HEADS for word in head.words):
+        words.setdefault(next((gate for gate in _GATES if gate in word), b""), []).append(word)
+    return {
+        gate: tuple(word for word in group if not any(other in word for other in group if other != word))
+        for gate, group in words.items()
+    }
+
+
+_WORDS = _by_gate()
 
 
 class ByteReader(Protocol):
@@ -65,12 +61,14 @@ class Occurrence:
     row      1-based line number of its head
     source   the mark of the rank or process that wrote it, "" when the log has none
     before   the log up to the head's line, at most ``WINDOW`` bytes; valid after the scan too, but holding it holds a piece
+    after    the log behind that line, at most ``AFTER`` bytes
     """
 
     row: int
     source: str
     message: Message
     before: memoryview
+    after: memoryview
 
 
 class _Utf16:
@@ -102,7 +100,7 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
         data = (data + piece) if data else piece
         last = not piece
         limit = len(data) if last else max(done, len(data) - LOOKAHEAD)
-        for hit in _hits(data, done, limit):
+        for hit in _hits(data, done, limit, sparing=len(data) > PIECE):
             if hit < done:
                 continue
             start = _line_start(data, hit, done)
@@ -113,7 +111,10 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
             line, message = found
             rows += data.count(b"\n", counted, start)
             counted = start
-            yield Occurrence(rows + 1, line.source, message, memoryview(data)[max(0, start - WINDOW) : start])
+            view = memoryview(data)
+            yield Occurrence(
+                rows + 1, line.source, message, view[max(0, start - WINDOW) : start], view[end : min(len(data), end + AFTER)]
+            )
         done = max(done, limit)
         if last:
             return
@@ -139,12 +140,17 @@ def _read_piece(stream: ByteReader) -> bytes:
     return b"".join(parts)
 
 
-def _hits(data: bytes, start: int, limit: int) -> list[int]:
-    """Offsets in [start, limit) of the words, ascending, one for each line that has any (lines up to ``MAX_LINE``)."""
+def _hits(data: bytes, start: int, limit: int, *, sparing: bool) -> list[int]:
+    """Offsets in [start, limit) of the words, ascending; ``sparing`` passes over words that are not to be expected there."""
     stop = min(len(data), limit + 32)  # a word may begin before the limit and end behind it
+    low, high = max(0, start - 32), min(len(data), stop + 32)
     hits = []
     for gate, words in _WORDS.items():
-        if data.find(gate, max(0, start - 32), min(len(data), stop + 32)) < 0:
+        if gate:
+            expected = data.find(gate, low, high) >= 0
+        else:
+            expected = not sparing or any(data.find(sign, low, high) >= 0 for sign in _TROUBLE)
+        if not expected:
             continue
         for word in words:
             at = data.find(word, start, stop)
@@ -169,13 +175,13 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Mes
     end = data.find(b"\n", hit, hit + MAX_LINE)
     end = min(len(data), hit + MAX_LINE) if end < 0 else end
     line = read_line(data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace"))
-    head = find_head(line.text)
-    if head is None:
+    begun = find_head(line.text)
+    if begun is None:
         # Of a longer line, what a head could still begin in is looked at again.
         return None, end if end - begin <= EXAMINED else begin + EXAMINED - 512
     line = read_line(data[begin:end].decode("utf-8", "replace"))
-    family, backend, column = head
-    text = line.text[column:]
+    family = begun.head.family
+    text = line.text[begun.column :]
     at = end
     for _ in range(MAX_CONTINUATION):
         if not needs_next_line(text, family) or at >= len(data):
@@ -189,7 +195,7 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Mes
         if not more.text.strip() or _starts_over(more.text):
             break
         text = f"{text} {more.text}"
-    return (line, parse_message(text, family, backend)), end
+    return (line, parse_message(text, begun)), end
 
 
 def _starts_over(text: str) -> bool:
@@ -200,4 +206,4 @@ def _starts_over(text: str) -> bool:
 
 def is_strong(family: Family) -> bool:
     """Whether the message itself says that memory ran out; the others only make it likely."""
-    return family not in (Family.WORKER_KILLED, Family.LIBRARY_INIT, Family.UNREPORTED)
+    return family not in WEAK

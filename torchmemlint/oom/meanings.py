@@ -1,0 +1,409 @@
+"""What a message means whose wording alone says what ran out; `diagnose` reads those that have figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from torchmemlint.oom.messages import Message
+from torchmemlint.oom.scene import ELEMENT_BYTES, Activity, Scene
+from torchmemlint.oom.sizes import GIB, TIB, format_size, percent
+from torchmemlint.oom.wordings import Family
+
+
+class Kind(Enum):
+    """What ran out, and why."""
+
+    GENUINE = "genuine"
+    FRAGMENTATION = "fragmentation"
+    PARTLY_FRAGMENTATION = "partly-fragmentation"
+    OWN_RANKS = "own-ranks"
+    OTHER_PROCESSES = "other-processes"
+    MEMORY_CAP = "memory-cap"
+    OVERSIZED_REQUEST = "oversized-request"
+    ENGINE_SETTINGS = "engine-settings"
+    OUTSIDE_CACHE = "outside-cache"
+    ADDRESS_SPACE = "address-space"
+    HOST_MEMORY = "host-memory"
+    OTHER_PROGRAM = "other-program"
+    NOT_MEMORY = "not-memory"
+    UNCLEAR = "unclear"
+
+
+_EXPLAINED_BY_CODE = frozenset(
+    {
+        Kind.GENUINE,
+        Kind.FRAGMENTATION,
+        Kind.PARTLY_FRAGMENTATION,
+        Kind.OWN_RANKS,
+        Kind.HOST_MEMORY,
+        Kind.OVERSIZED_REQUEST,
+        Kind.OUTSIDE_CACHE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """``because`` are the sentences, with numbers, that lead to ``kind``; ``headline`` says it in one.
+
+    shared   the program and something else have a part in it, so that needing less helps, too
+    doubted  the figures themselves are not believed
+    """
+
+    kind: Kind
+    headline: str
+    because: tuple[str, ...]
+    shared: bool = False
+    doubted: bool = False
+
+    @property
+    def explained_by_code(self) -> bool:
+        """Whether a mistake in the program can be the reason; otherwise a finding of the linter explains nothing."""
+        return self.shared or self.kind in _EXPLAINED_BY_CODE
+
+
+def elements(requested: int, scene: Scene) -> str:
+    """How many values ``requested`` bytes are: of the type on the failing line, or of float32."""
+    width = ELEMENT_BYTES.get(scene.dtype)
+    count = requested // (width or 4)
+    name = scene.dtype if width else "float32"
+    sentence = (
+        f"{format_size(requested)} are {count:,} {name} values, a square of {round(count**0.5):,} × {round(count**0.5):,}"
+    )
+    return sentence if width else f"{sentence}, or twice as many in 16 bits"
+
+
+def fixed_meaning(message: Message, scene: Scene) -> Diagnosis | None:
+    """The meaning of a message whose family alone decides; None for those whose figures must be read."""
+    meaning = _BY_FAMILY.get(message.family)
+    return meaning(message, scene) if meaning is not None else None
+
+
+def while_doing(scene: Scene) -> str:
+    """ "during training", "while weights were loaded or moved", …; "" when nothing shows it."""
+    return {
+        Activity.TRAINING: "during training",
+        Activity.INFERENCE: "during inference",
+        Activity.LOADING: "while weights were loaded or moved",
+        Activity.COMPILATION: "during compilation",
+        Activity.ENGINE: f"in a serving engine ({scene.engine})" if scene.engine else "in a serving engine",
+    }.get(scene.activity, "")
+
+
+def without_figures(m: Message, scene: Scene) -> Diagnosis:
+    """Device memory ran out, and the message does not say how much of it who holds."""
+    while_ = while_doing(scene)
+    return Diagnosis(
+        Kind.UNCLEAR,
+        f"Device memory ran out{' ' + while_ if while_ else ''}; the message gives no figures.",
+        (f"asked for {format_size(m.requested)}",) if m.requested is not None else (),
+    )
+
+
+def _host(m: Message, scene: Scene) -> Diagnosis:
+    if m.requested is not None and m.requested >= TIB:
+        return Diagnosis(
+            Kind.OVERSIZED_REQUEST,
+            f"One tensor of {format_size(m.requested)} was requested from the host's memory.",
+            (elements(m.requested, scene), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
+        )
+    asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
+    large = (elements(m.requested, scene),) if m.requested is not None and m.requested >= 16 * GIB else ()
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        f"The memory of the host ran out, not that of a GPU{asked}.",
+        (*large, "the limit of the container or job counts, not the machine's memory"),
+    )
+
+
+def _fixed(kind: Kind, headline: str, *because: str) -> Callable[[Message, Scene], Diagnosis]:
+    """A meaning in which nothing depends on the message."""
+    return lambda m, scene: Diagnosis(kind, headline, because)
+
+
+def _outside(who: str) -> Callable[[Message, Scene], Diagnosis]:
+    def meaning(m: Message, scene: Scene) -> Diagnosis:
+        size = f" ({format_size(m.requested)})" if m.requested is not None else ""
+        room = (
+            (f"{format_size(m.free)} were free of {format_size(m.total)}",)
+            if m.free is not None and m.total is not None
+            else ()
+        )
+        return Diagnosis(
+            Kind.OUTSIDE_CACHE,
+            f"{m.writer or who} asked the driver for memory{size}, which failed.",
+            (
+                *room,
+                "this memory does not come from PyTorch's cache, but must fit on the device, too",
+                "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
+            ),
+        )
+
+    return meaning
+
+
+def _raw(m: Message, scene: Scene) -> Diagnosis:
+    if scene.stage == "pinning":
+        return Diagnosis(
+            Kind.HOST_MEMORY,
+            "Memory of the host could not be pinned (page-locked).",
+            ("pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",),
+        )
+    if scene.stage == "context":
+        return Diagnosis(
+            Kind.OTHER_PROCESSES,
+            "Not even the first use of the device succeeded: before this program had anything on it, there was no room.",
+            (
+                "the context of a process takes 0.3 to 0.6 GiB",
+                "another process holds the device, or one that crashed still does",
+            ),
+        )
+    return _outside("The driver or a library")(m, scene)
+
+
+def _cap(m: Message, scene: Scene) -> Diagnosis:
+    return Diagnosis(
+        Kind.MEMORY_CAP,
+        "PyTorch refused before it asked the driver: the request would exceed per_process_memory_fraction.",
+        (
+            *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
+            "set in PYTORCH_CUDA_ALLOC_CONF with throw_on_cudamalloc_oom, or by set_per_process_memory_fraction",
+        ),
+    )
+
+
+def _metal_buffer(m: Message, scene: Scene) -> Diagnosis:
+    size = f"One buffer of {format_size(m.requested)}" if m.requested is not None else "One buffer"
+    return Diagnosis(
+        Kind.OVERSIZED_REQUEST,
+        f"{size} is more than Metal allows in one piece.",
+        (elements(m.requested, scene),) if m.requested is not None else ("an operation's arrays may have 4 GiB there",),
+    )
+
+
+def _block(m: Message, scene: Scene) -> Diagnosis:
+    size = f"One block of {format_size(m.requested)}" if m.requested is not None else "One block"
+    return Diagnosis(
+        Kind.OVERSIZED_REQUEST,
+        f"{size} is more than this Intel GPU gives in one piece: 4 GiB.",
+        (
+            *((elements(m.requested, scene),) if m.requested is not None else ()),
+            "free memory makes no difference to that limit",
+        ),
+    )
+
+
+def _pool(m: Message, scene: Scene) -> Diagnosis:
+    while_ = while_doing(scene)
+    size = f" of {format_size(m.requested)}" if m.requested is not None else ""
+    return Diagnosis(
+        Kind.GENUINE,
+        f"The Gaudi's memory is used up: an allocation{size} failed{' ' + while_ if while_ else ''}.",
+        ("one process has the whole device there, so what fills it is its own",),
+    )
+
+
+def _kernel(m: Message, scene: Scene) -> Diagnosis:
+    numbers = (
+        (f"one block of the kernel needs {m.requested:,} bytes, a multiprocessor has {m.allowed:,}",)
+        if m.requested is not None and m.allowed is not None
+        else ()
+    )
+    return Diagnosis(
+        Kind.NOT_MEMORY,
+        "A kernel needs more of the on-chip memory than this GPU has; device memory has room.",
+        (*numbers, "neither smaller batches nor the allocator change that: the kernel's block sizes or stages do"),
+    )
+
+
+def _engine_share(m: Message, scene: Scene) -> Diagnosis:
+    if m.free is None or m.total is None or m.requested is None:
+        return Diagnosis(
+            Kind.ENGINE_SETTINGS,
+            f"{m.writer} found devices with unequal room: something else holds memory on some of them.",
+            ("free them, or let the engine use others",),
+        )
+    held = m.total - m.free
+    return Diagnosis(
+        Kind.ENGINE_SETTINGS,
+        f"{m.writer} is set to take {format_size(m.requested)} of the device, of which only {format_size(m.free)} are free.",
+        (
+            f"something else holds {format_size(held)} of {format_size(m.total)} ({percent(held, m.total)}) before the engine starts",
+            "an earlier engine that still ends, another process, a desktop, or the memory that an integrated GPU shares with the host",
+        ),
+    )
+
+
+def _engine_length(m: Message, scene: Scene) -> Diagnosis:
+    numbers = (
+        (f"one sequence needs {format_size(m.requested)} of cache, {format_size(m.allowed)} are left for it",)
+        if m.requested is not None and m.allowed is not None
+        else ()
+    )
+    return Diagnosis(
+        Kind.ENGINE_SETTINGS,
+        "The longest sequence that the engine is to serve does not fit into what its settings leave for the cache of keys and values.",
+        (*numbers, "weights and the engine's own buffers are taken off first, the rest of its share is the cache"),
+    )
+
+
+def _other_program(m: Message, scene: Scene) -> Diagnosis:
+    size = f" {format_size(m.requested)}" if m.requested is not None else ""
+    return Diagnosis(
+        Kind.OTHER_PROGRAM,
+        f"{m.writer} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
+        ("it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",),
+    )
+
+
+def _host_limit(m: Message, scene: Scene) -> Diagnosis:
+    used = (
+        (f"{format_size(m.allocated)} of {format_size(m.total)} were in use on the node",)
+        if m.allocated is not None and m.total is not None
+        else ()
+    )
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        f"The host's memory reached the limit that {m.writer or 'the scheduler'} watches, and the process was ended from outside.",
+        (*used, "the memory of GPUs does not count there; that of loader workers and of all ranks on the node does"),
+    )
+
+
+_BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
+    Family.ADDRESS_SPACE: _fixed(
+        Kind.ADDRESS_SPACE,
+        "Addresses ran out, not memory: expandable segments could not reserve their range.",
+        "each stream reserves a range larger than the device; a limit on virtual memory or very many streams use them up",
+    ),
+    Family.EXABYTE: _fixed(
+        Kind.OVERSIZED_REQUEST,
+        "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
+        "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
+    ),
+    Family.PREEMPTED: _cap,
+    Family.BARE: without_figures,
+    Family.LEGACY: _fixed(
+        Kind.UNCLEAR, "Device memory ran out; torch before 1.0 gives no figures.", "run it under a newer torch to read them"
+    ),
+    Family.UNREPORTED: _fixed(
+        Kind.UNCLEAR,
+        "Device memory ran out, and the report about it failed too: the driver's NVML does not answer here.",
+        "usual on MIG slices, on Jetson and in containers without NVML",
+    ),
+    Family.MPS_BUFFER: _metal_buffer,
+    Family.MPS_COMMAND: _fixed(
+        Kind.GENUINE,
+        "A command of the Apple GPU ran out of memory, which the GPU shares with the system.",
+        "Metal reports it when the command runs, not when memory is allocated, so the traceback may be later than the cause",
+    ),
+    Family.BLOCK_LIMIT: _block,
+    Family.DIRECTML: lambda m, scene: Diagnosis(
+        Kind.UNCLEAR,
+        "DirectML could not allocate a tensor; it gives no figures about the device.",
+        (f"asked for {format_size(m.requested)}",) if m.requested is not None else (),
+    ),
+    Family.WORKSPACE: _outside("An operator (its workspace)"),
+    Family.POOL: _pool,
+    Family.RAW: _raw,
+    Family.LIBRARY: _outside("A library (its handle or workspace)"),
+    Family.NCCL: _outside("NCCL (its buffers)"),
+    Family.LIBRARY_INIT: _fixed(
+        Kind.UNCLEAR,
+        "A CUDA library could not start, most often because no memory was left for its handle.",
+        "a wrong driver or an earlier failed kernel look the same: run once with CUDA_LAUNCH_BLOCKING=1",
+    ),
+    Family.NO_PLAN: _fixed(
+        Kind.UNCLEAR,
+        "cuDNN found no algorithm that it can run, most often because none has room for its workspace.",
+        "it says the same of a number format or a shape that the GPU does not support, and of mismatched library versions",
+        "run the same line with a batch of one: if it works, memory was the reason",
+    ),
+    Family.KERNEL: _kernel,
+    Family.BATCH_SEARCH: _fixed(
+        Kind.GENUINE,
+        "Every batch size down to one failed: what is too large is the model, its optimizer, or what an earlier try still holds.",
+        "a smaller batch was tried already, and is no remedy",
+        "the search repeats inside the handler's reach: what the failed try has stored outside its function stays",
+        "any error whose text contains the words it looks for counts as out of memory: read the first one in the log",
+    ),
+    Family.DISPATCHED: _fixed(
+        Kind.GENUINE,
+        "The weights do not fit on the device, quantized as they are: a part would have to stay on the host.",
+        "the device map was made from the memory that was free at that moment",
+    ),
+    Family.ENGINE_SHARE: _engine_share,
+    Family.ENGINE_CACHE: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "Weights and the engine's own buffers use up its share of the device: nothing is left for the cache of keys and values.",
+        "the share, not the device, is the limit; the weights must leave room in it",
+    ),
+    Family.ENGINE_LENGTH: _engine_length,
+    Family.ENGINE_WARMUP: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The engine's warm-up ran the largest batch that its settings allow, and it does not fit.",
+        "the cache was given its share before, so the warm-up has only what that leaves",
+    ),
+    Family.ENGINE_FULL: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The engine's cache of keys and values has no room for another batch.",
+        "the pool has a fixed size from the start: the device may have room outside it",
+    ),
+    Family.ENGINE_PROFILE: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The engine's measurement was disturbed: while it ran, something else on the device freed memory.",
+        "memory did not run out; the engine does not trust its figures",
+        "an earlier process that was still ending, or a neighbour on the same device",
+    ),
+    Family.ENGINE_SWAP: _fixed(
+        Kind.HOST_MEMORY,
+        "The space that the engine is to set aside on the host for swapping is most of the host's memory.",
+        "it is set aside for each GPU of the node",
+    ),
+    Family.OTHER_PROGRAM: _other_program,
+    Family.CPU: _host,
+    Family.HOST_ARRAY: _host,
+    Family.HOST_LIMIT: _host_limit,
+    Family.PAGING_FILE: _fixed(
+        Kind.HOST_MEMORY,
+        "Windows could not promise more memory: RAM and the paging file together are used up.",
+        "each process that imports torch with CUDA reserves some GiB for its libraries, and each loader worker is one",
+        "Windows counts reserved memory, so Task Manager may show free RAM",
+    ),
+    Family.OBJECT_STORE: _fixed(
+        Kind.HOST_MEMORY,
+        "The object store of Ray is full: objects that are still referenced fill its share of the host's memory.",
+        "it lies in /dev/shm, 30 % of the host's memory by default",
+    ),
+    Family.COMPILER_KILLED: _fixed(
+        Kind.HOST_MEMORY,
+        "A compiler was killed while it built an extension: the memory of the host ran out.",
+        "one compiler per core runs by default, and each takes several GiB for templates of CUDA code",
+    ),
+    Family.SHARED_MEMORY: _fixed(
+        Kind.HOST_MEMORY,
+        "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
+        "containers have 64 MB of it by default",
+    ),
+    Family.NCCL_SHARED_MEMORY: _fixed(
+        Kind.HOST_MEMORY,
+        "Shared memory (/dev/shm) ran out: NCCL passes data between the ranks of a node through it.",
+        "containers have 64 MB of it by default, and killed runs leave their segments behind",
+    ),
+    Family.BUS_ERROR: _fixed(
+        Kind.HOST_MEMORY,
+        "A bus error: most often shared memory (/dev/shm) had no room for a page that was written.",
+        "loader workers and NCCL write there; containers have 64 MB of it by default",
+        "a file mapped into memory that was truncated gives the same signal",
+    ),
+    Family.DESCRIPTORS: _fixed(
+        Kind.NOT_MEMORY,
+        "The limit of open files is reached, not that of memory: each tensor that a worker shares holds a file descriptor.",
+    ),
+    Family.WORKER_KILLED: _fixed(
+        Kind.HOST_MEMORY,
+        "A process was killed from outside, as the system does when the host's memory runs out.",
+        "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`",
+    ),
+}

@@ -1,0 +1,419 @@
+"""What was running when memory ran out: training, inference, a serving engine, loading of weights, or compilation.
+
+The traceback decides: the innermost frame that one of the rows below knows. A frame inside a serving engine's package
+decides first, wherever it stands. Without such a frame, the lines around the message decide, the nearest first. Each row has its source:
+the file of the library that has the frame or prints the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from torchmemlint.oom.log_line import read_line
+from torchmemlint.oom.traceback import Frame, is_library
+
+MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
+MAX_LINE = 400
+
+
+class Activity(Enum):
+    """What the program was doing."""
+
+    UNKNOWN = "unknown"
+    TRAINING = "training"
+    INFERENCE = "inference"
+    ENGINE = "serving engine"
+    LOADING = "loading or moving weights"
+    COMPILATION = "compilation"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """``stage`` is a part of the activity ("backward", "optimizer", "weights", "graphs", …), "" when nothing shows it.
+
+    engine      the name of the serving engine
+    shown_by    the frame or line that the answer comes from, for the report
+    no_grad     whether a frame shows that no gradients were taken
+    windows     whether paths or the driver show that the program ran under Windows or WSL
+    dtype       the element type on the failing line, "" when it names none
+    """
+
+    activity: Activity = Activity.UNKNOWN
+    stage: str = ""
+    engine: str = ""
+    shown_by: str = ""
+    no_grad: bool = False
+    windows: bool = False
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A frame's sign: patterns for its path (with ``/``), its function and its line of code; None matches anything."""
+
+    activity: Activity
+    stage: str
+    path: re.Pattern[str] | None
+    function: re.Pattern[str] | None
+    code: re.Pattern[str] | None
+    source: str
+
+    def matches(self, frame: Frame, path: str) -> bool:
+        return (
+            (self.path is None or self.path.search(path) is not None)
+            and (self.function is None or self.function.search(frame.function) is not None)
+            and (self.code is None or self.code.search(frame.code) is not None)
+        )
+
+
+def _row(activity: Activity, stage: str, source: str, *, path: str = "", function: str = "", code: str = "") -> _Row:
+    def compiled(pattern: str) -> re.Pattern[str] | None:
+        return re.compile(pattern) if pattern else None
+
+    return _Row(activity, stage, compiled(path), compiled(function), compiled(code), source)
+
+
+_ENGINE_PACKAGES = (
+    ("vLLM", re.compile(r"(?:^|/)(?:vllm|vllm_ascend|vllm_omni|aphrodite)/"), "vllm, vllm-ascend, aphrodite-engine"),
+    ("SGLang", re.compile(r"(?:^|/)sglang/"), "sglang"),
+    ("TGI", re.compile(r"(?:^|/)text_generation_server/"), "text-generation-inference server"),
+    ("LMDeploy", re.compile(r"(?:^|/)lmdeploy/"), "lmdeploy"),
+    ("TensorRT-LLM", re.compile(r"(?:^|/)tensorrt_llm/"), "TensorRT-LLM"),
+    ("DeepSpeed-MII", re.compile(r"(?:^|/)(?:mii|deepspeed/inference/v2)/"), "DeepSpeed-MII"),
+)
+_ENGINE_STAGES = (
+    ("graphs", re.compile(r"cuda_?graph|capture", re.IGNORECASE), "vllm capture_model; sglang CudaGraphRunner.capture"),
+    (
+        "weights",
+        re.compile(
+            r"load_model|load_weights|model_loader|create_weights|process_weights|initialize_model|weight_loader|get_model\b"
+        ),
+        "vllm model_executor/model_loader; sglang model_loader",
+    ),
+    (
+        "cache",
+        re.compile(r"kv_cache|CacheEngine|cache_engine|init_memory_pool|allocate_kv|memory_pool|init_cache"),
+        "vllm initialize_kv_cache, CacheEngine; sglang init_memory_pool",
+    ),
+    (
+        "profile",
+        re.compile(r"profile_run|determine_(?:available_memory|num_available_blocks)|_dummy_run|_dummy_sampler_run|warm_?up"),
+        "vllm determine_available_memory, profile_run; text_generation_server warmup",
+    ),
+)
+
+_TRAIN, _INFER, _LOAD, _COMPILE = Activity.TRAINING, Activity.INFERENCE, Activity.LOADING, Activity.COMPILATION
+
+_ROWS = (
+    _row(Activity.UNKNOWN, "pinning", "torch/utils/data/_utils/pin_memory.py", path=r"torch/utils/data/_utils/pin_memory\.py"),
+    _row(Activity.UNKNOWN, "pinning", "the call itself", code=r"\.pin_memory\("),
+    _row(
+        Activity.UNKNOWN,
+        "context",
+        "torch/cuda/__init__.py, random.py: the first calls that need a device",
+        path=r"torch/(?:cuda/(?:__init__|random)|random)\.py",
+        function=r"^(?:_lazy_init|_lazy_call|set_device|init|current_device|synchronize|manual_seed(?:_all)?|cb|mem_get_info)$",
+    ),
+    # Compilation. A compiled function runs through torch/_inductor, too: only what compiles or measures counts.
+    _row(
+        _COMPILE,
+        "inductor",
+        "torch/_inductor, torch/_dynamo",
+        path=r"torch/_inductor/(?:compile_fx|graph|select_algorithm|scheduler|async_compile|autotune_process|lowering)\.py"
+        r"|torch/_dynamo/(?:convert_frame|output_graph|symbolic_convert)\.py",
+        function=r"^(?!run$|__call__$|_fn$|wrapper$)",
+    ),
+    _row(
+        _COMPILE,
+        "autotune",
+        "torch/_inductor/runtime/triton_heuristics.py, triton/runtime/autotuner.py",
+        path=r"torch/_inductor/.*(?:triton_heuristics|benchmarking|autotune)|triton/(?:runtime/autotuner|testing)\.py",
+        function=r"bench|autotune|precompile|do_bench",
+    ),
+    _row(_COMPILE, "graphs", "torch/_inductor/cudagraph_trees.py", path=r"torch/_inductor/cudagraph_trees\.py"),
+    _row(_COMPILE, "graphs", "torch/cuda/graphs.py", path=r"torch/cuda/graphs\.py"),
+    _row(_COMPILE, "extension", "torch/utils/cpp_extension.py", path=r"torch/utils/cpp_extension\.py"),
+    # Weights.
+    _row(
+        _LOAD,
+        "weights",
+        "torch/nn/modules/module.py",
+        path=r"torch/nn/modules/module\.py",
+        function=r"^(?:_apply|convert|to|to_empty|cuda|half|float|bfloat16|xpu|npu|load|load_state_dict|_load_from_state_dict)$",
+    ),
+    _row(_LOAD, "weights", "torch/serialization.py", path=r"torch/serialization\.py|(?:^|/)safetensors/"),
+    _row(
+        _LOAD,
+        "weights",
+        "transformers/modeling_utils.py, core_model_loading.py, integrations",
+        path=r"transformers/(?:modeling_utils|core_model_loading|integrations/\w+|quantizers/\w+)\.py",
+        function=r"from_pretrained|load|convert|quantiz|replace_with|dispatch|set_module|validate_environment",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "accelerate/utils/modeling.py, big_modeling.py",
+        path=r"accelerate/(?:utils/modeling|big_modeling|utils/bnb)\.py",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "diffusers/models/modeling_utils.py, pipelines/pipeline_utils.py",
+        path=r"diffusers/(?:models/model\w+|pipelines/pipeline_\w*utils|loaders/\w+|configuration_utils)\.py",
+        function=r"from_pretrained|from_single_file|load|^to$",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "deepspeed/runtime/zero/partition_parameters.py",
+        path=r"deepspeed/runtime/zero/partition_parameters\.py",
+        function=r"_partition_param|partition\b|_post_init|_convert_to|_zero_init|wrapper",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "bitsandbytes/nn/modules.py, functional.py",
+        path=r"bitsandbytes/(?:nn/modules|functional)\.py",
+        function=r"^(?:cuda|to|_quantize|from_prequantized|quantize_\w+)$",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "ComfyUI comfy/model_management.py, model_patcher.py",
+        path=r"comfy/(?:model_management|model_patcher)\.py",
+        function=r"load|patch|cast_to|unet_manual",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "FSDP: torch/distributed/fsdp/_init_utils.py, _flat_param.py; DDP: torch/nn/parallel/distributed.py",
+        path=r"torch/distributed/fsdp/(?:_init_utils|_wrap_utils|wrap)\.py",
+    ),
+    _row(
+        _LOAD,
+        "weights",
+        "torch, transformers: the calls themselves",
+        code=r"\b\w*(?:model|net|unet|vae|pipe\w*|encoder|decoder|transformer|llm)\w*\.(?:to|cuda|half)\(|\bfrom_pretrained\(|\bload_state_dict\(|"
+        r"\btorch\.load\(|\bload_file\(|\bload_checkpoint\(",
+    ),
+    # Training.
+    _row(
+        _TRAIN,
+        "backward",
+        "torch/autograd/__init__.py, graph.py, torch/_tensor.py",
+        path=r"torch/(?:autograd/(?:__init__|graph)|_tensor)\.py",
+        function=r"^(?:backward|grad|_engine_run_backward)$",
+    ),
+    _row(
+        _TRAIN,
+        "optimizer",
+        "torch/optim, bitsandbytes/optim, apex/optimizers, deepspeed optimizers",
+        path=r"torch/optim/(?!lr_scheduler|swa_utils)|bitsandbytes/optim/|apex/optimizers/|deepspeed/runtime/(?:fp16|bf16_optimizer|zero/stage)"
+        r"|torch/amp/grad_scaler|(?:^|/)optimizers?/\w+\.py",
+        function=r"step|_init_group|init_state|initialize_optimizer_states|_single_tensor|_multi_tensor|adam|__init__",
+    ),
+    _row(_TRAIN, "gradients", "torch/nn/utils/clip_grad.py", path=r"torch/nn/utils/clip_grad\.py"),
+    _row(_TRAIN, "forward", "torch/utils/checkpoint.py", path=r"torch/utils/checkpoint\.py"),
+    _row(
+        _TRAIN,
+        "replicas",
+        "torch/nn/parallel: DataParallel gathers outputs on the first device",
+        path=r"torch/nn/parallel/(?:replicate|scatter_gather|comm|parallel_apply|data_parallel)\.py",
+    ),
+    _row(
+        _TRAIN,
+        "",
+        "transformers/trainer.py, trl/trainer",
+        path=r"(?:transformers/(?:\w+_)?trainer|trl/trainer/\w+|unsloth\w*/.*)\.py|<string>",
+        function=r"^(?:train|_inner_training_loop|_fast_inner_training_loop|inner_training_loop|training_step|_?unsloth_training_step|compute_loss|"
+        r"_compute_loss|_prepare_inputs)$",
+    ),
+    _row(
+        _TRAIN,
+        "",
+        "lightning trainer loops and strategies",
+        path=r"(?:lightning|pytorch_lightning)/",
+        function=r"training_step|optimizer_step|_?fit\w*|training_epoch|backward|run_optimization|optimizer_closure",
+    ),
+    _row(
+        _TRAIN,
+        "",
+        "accelerate, deepspeed, megatron, fairseq, mmengine, ultralytics: the step of a trainer",
+        path=r"accelerate/accelerator\.py|deepspeed/runtime/(?:engine|pipe/engine)\.py|megatron/|fairseq/|mmengine/runner|ultralytics/engine/trainer\.py|"
+        r"detectron2/engine/|nnunet\w*/.*trainer",
+        function=r"backward|^step$|train|run_iter|_do_train|forward_step",
+    ),
+    _row(
+        _TRAIN,
+        "",
+        "names of functions that train",
+        function=r"^(?:_?train\w*|_?fit|\w+_train|do_train|run_training|\w*train(?:ing)?_(?:step|epoch|loop|batch|one_epoch)\w*|inner_training_loop)$",
+    ),
+    _row(
+        _TRAIN,
+        "",
+        "calls that train",
+        code=r"\.backward\(|\b\w*(?:trainer|runner)\w*\.(?:train|fit)\(|\b(?:optimi[sz]er|optim|opt)\w*\.step\(",
+    ),
+    # Inference.
+    _row(
+        _INFER,
+        "",
+        "transformers/generation, pipelines; diffusers pipelines; sentence-transformers; whisper; lm-eval",
+        path=r"transformers/(?:generation|pipelines)/|diffusers/pipelines/|sentence_transformers/|(?:^|/)whisper\w*/|lm_eval/|faster_whisper/",
+    ),
+    _row(
+        _INFER,
+        "",
+        "transformers/trainer.py, evaluation",
+        path=r"transformers/\w*trainer\w*\.py|trl/trainer/",
+        function=r"^(?:evaluate|evaluation_loop|prediction_loop|prediction_step|predict|_maybe_log_save_evaluate|_evaluate)$",
+    ),
+    _row(
+        _INFER,
+        "",
+        "lightning evaluation and prediction loops; ultralytics predictor, validator",
+        path=r"(?:lightning|pytorch_lightning)/|ultralytics/engine/(?:predictor|validator)\.py",
+        function=r"validation|evaluation|predict|test_step|_run_sanity_check|validate|stream_inference|^test$",
+    ),
+    _row(
+        _INFER,
+        "",
+        "ComfyUI comfy/samplers.py, sd.py; stable-diffusion-webui modules/processing.py",
+        path=r"comfy/(?:samplers|sample|sd|k_diffusion|ldm|nested_tensor)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/",
+    ),
+    _row(
+        _INFER,
+        "",
+        "names of functions that infer",
+        function=r"^(?:_?eval\w*|_?validat\w*|val(?:_\w+|idation\w*)?|test_\w+|predict\w*|_?infer\w*|inference\w*|generate\w*|sample_\w+|embed\w*|encode_\w+|"
+        r"extract_features?|transcribe|chat|synthesi[sz]e\w*|get_embeddings?)$",
+    ),
+    _row(_INFER, "", "calls that infer", code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\("),
+)
+
+_DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
+_DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
+_LINES = (
+    (
+        Activity.ENGINE,
+        "vLLM",
+        re.compile(r"\bvllm\b|\bEngineCore\b|\[(?:gpu_)?model_runner\.py:\d|--gpu-memory-utilization"),
+        "vllm logs",
+    ),
+    (Activity.ENGINE, "SGLang", re.compile(r"\bsglang\b|--mem-fraction-static"), "sglang logs"),
+    (
+        Activity.ENGINE,
+        "TGI",
+        re.compile(r"text_generation_(?:launcher|router|client|server)"),
+        "text-generation-inference logs",
+    ),
+    (Activity.ENGINE, "LMDeploy", re.compile(r"\blmdeploy\b|\[TM\]\["), "lmdeploy logs"),
+    (Activity.ENGINE, "TensorRT-LLM", re.compile(r"\[TensorRT-LLM\]"), "TensorRT-LLM logs"),
+    (
+        Activity.LOADING,
+        "",
+        re.compile(r"Loading (?:checkpoint shards|pipeline components|safetensors checkpoint|weights)\b"),
+        "progress bars of transformers, diffusers",
+    ),
+    (
+        Activity.TRAINING,
+        "",
+        re.compile(r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\btrain\w*\.py\b"),
+        "progress lines of training loops; the launcher's command",
+    ),
+    (
+        Activity.INFERENCE,
+        "",
+        re.compile(
+            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|\bgot prompt\b|DDIM Sampler|\b(?:inference|generate|predict)\w*\.py\b"
+        ),
+        "progress lines of samplers; the launcher's command",
+    ),
+)
+_WINDOWS = re.compile(r"\b[A-Z]:\\|\bWSL2?\b|/mnt/[cd]/")
+_DTYPE = re.compile(
+    r"\b(?:torch|np)\.(float64|double|float32|float16|half|bfloat16|int64|long|int32|int16|int8|uint8|bool|float8_\w+)\b"
+)
+ELEMENT_BYTES = {
+    "float64": 8, "double": 8, "int64": 8, "long": 8, "float32": 4, "int32": 4, "float16": 2, "half": 2, "bfloat16": 2, "int16": 2,
+    "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+
+
+def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, writer: str) -> Scene:
+    """The scene of a message with ``frames``, between ``before`` and ``after`` of its log.
+
+    ``writer`` is the engine that wrote the message itself, "" when none did.
+    """
+    found = _from_frames(frames)
+    lines = _lines(before, after)
+    if writer in {name for name, _, _ in _ENGINE_PACKAGES}:
+        found = replace(found, activity=Activity.ENGINE, engine=writer)
+    elif found.activity is Activity.UNKNOWN:
+        found = _from_lines(lines)
+    dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
+    windows = any(_WINDOWS.search(frame.path) for frame in frames) or any(_WINDOWS.search(line) for line in lines)
+    return replace(found, dtype=dtype, windows=windows, no_grad=_no_grad(frames))
+
+
+def _from_frames(frames: Sequence[Frame]) -> Scene:
+    paths = [frame.path.replace("\\", "/") for frame in frames]
+    for frame, path in zip(reversed(frames), reversed(paths), strict=True):
+        for engine, pattern, _ in _ENGINE_PACKAGES:
+            if pattern.search(path):
+                stage = next((name for name, sign, _ in _ENGINE_STAGES if any(_names(sign, one) for one in frames)), "")
+                return Scene(Activity.ENGINE, stage, engine, _shown(frame))
+    for number in range(len(frames) - 1, -1, -1):
+        frame = frames[number]
+        for row in _ROWS:
+            if row.path is None and is_library(frame.path):
+                continue  # names of functions say something in the user's own code only
+            if row.matches(frame, paths[number]):
+                return Scene(row.activity, row.stage, "", _shown(frame))
+        if _is_no_grad(paths, number):
+            return Scene(Activity.INFERENCE, "", "", _shown(frames[number + 1]))
+    return Scene()
+
+
+def _names(sign: re.Pattern[str], frame: Frame) -> bool:
+    return sign.search(frame.function) is not None or sign.search(frame.path.rpartition("/")[2]) is not None
+
+
+def _is_no_grad(paths: Sequence[str], number: int) -> bool:
+    """Whether frame ``number`` is that of ``@torch.no_grad()`` on a function that is no part of training."""
+    if _DECORATED.search(paths[number]) is None or number + 1 >= len(paths):
+        return False
+    return _DECORATED_OF_TRAINING.search(paths[number + 1]) is None
+
+
+def _no_grad(frames: Sequence[Frame]) -> bool:
+    paths = [frame.path.replace("\\", "/") for frame in frames]
+    return any(_is_no_grad(paths, number) for number in range(len(paths)))
+
+
+def _shown(frame: Frame) -> str:
+    parts = frame.path.replace("\\", "/").split("/")
+    return f"{'/'.join(parts[-3:])}:{frame.row} in {frame.function}"
+
+
+def _lines(before: bytes, after: bytes) -> list[str]:
+    """The lines around a message, nearest first: those above it, then those below."""
+    above = before[-64 * 1024 :].decode("utf-8", "replace").split("\n")[-MAX_LINES_BEFORE:]
+    below = after.decode("utf-8", "replace").split("\n")[:MAX_LINES_AFTER]
+    return [read_line(raw[:MAX_LINE]).text for raw in (*reversed(above), *below)]
+
+
+def _from_lines(lines: Sequence[str]) -> Scene:
+    for line in lines:
+        for activity, engine, pattern, _ in _LINES:
+            if activity is Activity.ENGINE and pattern.search(line):
+                return Scene(activity, "", engine, line.strip()[:100])
+    for line in lines:
+        for activity, engine, pattern, _ in _LINES:
+            if pattern.search(line):
+                return Scene(activity, "", engine, line.strip()[:100])
+    return Scene()

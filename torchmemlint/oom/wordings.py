@@ -1,0 +1,648 @@
+"""The wordings of out-of-memory messages: one row for each, with the words to search a log for and the source of the wording.
+
+A source is a file of the project that writes the message, or a thread that quotes it. To teach the doctor a message, add a row
+here; if none of the families fits, a family, and what it means in `meanings`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Family(Enum):
+    """Which allocator, library or program wrote a message, and in which of its wordings."""
+
+    PARENTHESES = "caching allocator, torch 1.0 to 2.0"
+    SENTENCES = "caching allocator, torch 2.1 and later"
+    PREEMPTED = "caching allocator, rejected before the driver was asked"
+    EXABYTE = "caching allocator, size out of range"
+    BARE = "caching allocator, without figures"
+    ASYNC = "cudaMallocAsync backend"
+    ADDRESS_SPACE = "expandable segments, virtual addresses"
+    LEGACY = "THC allocator, torch 0.x"
+    UNREPORTED = "caching allocator, its own report failed"
+    WORKSPACE = "workspace of an Ascend operator"
+    POOL = "pool of a Gaudi device"
+    MPS = "MPS allocator"
+    MPS_BUFFER = "Metal buffer limit"
+    MPS_COMMAND = "Metal command buffer"
+    BLOCK_LIMIT = "largest block of an Intel GPU"
+    DIRECTML = "DirectML"
+    RAW = "driver or runtime, outside the caching allocator"
+    LIBRARY = "cuBLAS, cuDNN or another library"
+    LIBRARY_INIT = "cuBLAS or cuDNN, not initialised"
+    NO_PLAN = "cuDNN, no algorithm"
+    NCCL = "NCCL"
+    KERNEL = "resources of one kernel"
+    BATCH_SEARCH = "search for a batch size"
+    DISPATCHED = "device map of quantized weights"
+    ENGINE_SHARE = "serving engine, more than is free"
+    ENGINE_CACHE = "serving engine, nothing left for its cache"
+    ENGINE_LENGTH = "serving engine, a sequence larger than its cache"
+    ENGINE_WARMUP = "serving engine, its warm-up"
+    ENGINE_FULL = "serving engine, its cache is full"
+    ENGINE_PROFILE = "serving engine, its measurement was disturbed"
+    ENGINE_SWAP = "serving engine, its space on the host"
+    OTHER_PROGRAM = "another program or library"
+    CPU = "CPU allocator"
+    HOST_ARRAY = "NumPy, Python or another library on the host"
+    HOST_LIMIT = "scheduler or monitor of a cluster"
+    PAGING_FILE = "Windows, commit limit"
+    OBJECT_STORE = "object store of Ray"
+    COMPILER_KILLED = "compiler killed by the system"
+    WORKER_KILLED = "process killed by the system"
+    SHARED_MEMORY = "shared memory"
+    NCCL_SHARED_MEMORY = "shared memory of NCCL"
+    BUS_ERROR = "bus error"
+    DESCRIPTORS = "open files"
+
+
+WEAK = frozenset(
+    {
+        Family.WORKER_KILLED,
+        Family.LIBRARY_INIT,
+        Family.NO_PLAN,
+        Family.UNREPORTED,
+        Family.BUS_ERROR,
+        Family.DESCRIPTORS,
+        Family.KERNEL,
+        Family.OTHER_PROGRAM,
+    }
+)
+"""Families whose text does not say that memory ran out for PyTorch, but makes it likely or must be told from it."""
+
+SIZE = r"(\d{1,24}(?:\.\d{1,9})?) ?(bytes|[KMGTPE]i?B)"
+DEVICE_WORDS = r"(CUDA|HIP|XPU|NPU|MLU|MUSA|MTIA|SDAA|GCU|HPU|PrivateUse1)"
+# Text of an exception stands at the start of what a line says, after "Error: ", or after one of a few known words. Without
+# that, `if "CUDA out of memory" in str(e)` and advice in a log would count. A message with its figures needs no such guard.
+_LEAD = r"(?:^|Error: |Error\): |[Ee]xception: |what\(\): +|CUDA error: |driver error: |graph failed: |[-|>:!] )"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How a message begins.
+
+    words    strings of ASCII one of which each such line contains: a log is searched for them before a line is read
+    backend  the device's; a group of the pattern that holds one of ``DEVICE_WORDS`` overrides it
+    writer   the engine, program or library that wrote the message, "" for PyTorch and the system
+    source   where the wording is written or quoted
+    """
+
+    family: Family
+    pattern: re.Pattern[str]
+    words: tuple[bytes, ...]
+    backend: str
+    writer: str
+    source: str
+
+
+def _head(family: Family, pattern: str, words: str, source: str, *, backend: str = "CUDA", writer: str = "") -> Head:
+    """``words`` are separated by " | "."""
+    return Head(family, re.compile(pattern), tuple(word.encode() for word in words.split(" | ")), backend, writer, source)
+
+
+_CACHING = "pytorch c10/cuda/CUDACachingAllocator.cpp"
+_VLLM_CACHE = "vllm vllm/v1/core/kv_cache_utils.py"
+
+_DEVICE = (
+    _head(Family.ADDRESS_SPACE, r"\[ExpandableSegmentVA\]", "ExpandableSegmentVA", _CACHING),
+    _head(
+        Family.EXABYTE,
+        rf"{DEVICE_WORDS} out of memory\. Tried to allocate more than 1EB",
+        "out of memory",
+        "pytorch c10/cuda/CUDACachingAllocator.cpp; torch_npu NPUCachingAllocator.cpp",
+    ),
+    _head(Family.PREEMPTED, rf"{DEVICE_WORDS} out of memory\. Allocation was preemptively rejected", "out of memory", _CACHING),
+    _head(
+        Family.WORKSPACE,
+        rf"(NPU) out of memory\. NPUWorkspaceAllocator tried to allocate {SIZE}",
+        "out of memory",
+        "torch_npu torch_npu/csrc/core/npu/NPUWorkspaceAllocator.cpp",
+    ),
+    _head(
+        Family.PARENTHESES,
+        rf"{DEVICE_WORDS} out of (?:the )?memory\. Tried to allocate {SIZE} \(",
+        "out of memory | out of the memory",
+        "pytorch v2.0 c10/cuda/CUDACachingAllocator.cpp; torch_npu NPUCachingAllocator.cpp",
+    ),
+    _head(
+        Family.SENTENCES,
+        rf"{DEVICE_WORDS} out of (?:the )?memory\. Tried to allocate {SIZE}",
+        "out of memory | out of the memory",
+        "pytorch c10/cuda/CUDACachingAllocator.cpp, c10/xpu/XPUCachingAllocator.cpp",
+    ),
+    _head(
+        Family.ASYNC,
+        r"Allocation on device (?:\d{1,4} )?would exceed allowed memory|(?:OutOfMemoryError: |!!! )Allocation on device",
+        "Allocation on device",
+        "pytorch c10/cuda/CUDAMallocAsyncAllocator.cpp; github.com/kijai/ComfyUI-SUPIR/issues/183",
+    ),
+    _head(
+        Family.MPS, r"MPS backend out of memory", "out of memory", "pytorch aten/src/ATen/mps/MPSAllocator.mm", backend="MPS"
+    ),
+    _head(
+        Family.MPS_BUFFER,
+        rf"Invalid buffer size: {SIZE}",
+        "Invalid buffer size",
+        "pytorch aten/src/ATen/mps/MPSAllocator.mm",
+        backend="MPS",
+    ),
+    _head(
+        Family.MPS_BUFFER,
+        r"total bytes of NDArray > 2\*\*32",
+        "bytes of NDArray",
+        "github.com/pytorch/pytorch/issues/149261",
+        backend="MPS",
+    ),
+    _head(
+        Family.BLOCK_LIMIT,
+        rf"Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate {SIZE}",
+        "can NOT allocate memory block",
+        "intel-extension-for-pytorch csrc/gpu/runtime/CachingDeviceAllocator.cpp",
+        backend="XPU",
+    ),
+    _head(
+        Family.DIRECTML,
+        r"Could not allocate tensor with \d{1,20} bytes\. There is not enough GPU",
+        "Could not allocate tensor",
+        "github.com/lllyasviel/Fooocus/issues/1139",
+        backend="DirectML",
+    ),
+    _head(
+        Family.POOL,
+        r"MODULE:PT_DEVMEM Allocation failed for size::(\d{1,20})",
+        "PT_DEVMEM Allocation failed",
+        "github.com/huggingface/optimum-habana/issues/289",
+        backend="HPU",
+    ),
+    _head(
+        Family.LEGACY,
+        r"cuda runtime error \(2\) ?: out of memory|THCudaCheck FAIL file=\S{1,300} line=\d{1,6} error=2",
+        "out of memory",
+        "pytorch v0.4 aten/src/THC/THCGeneral.cpp",
+    ),
+    _head(
+        Family.UNREPORTED,
+        r"NVML_SUCCESS == [^\"]{1,120}INTERNAL ASSERT FAILED at \"[^\"]{0,300}CUDACachingAllocator\.cpp",
+        "CachingAllocator.cpp",
+        _CACHING,
+    ),
+)
+
+_PROGRAMS = (
+    _head(
+        Family.OTHER_PROGRAM,
+        r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
+        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b",
+        "cudaMalloc failed | failed to allocate | error: command buffer | memory allocation of | unable to allocate",
+        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp; github.com/ggml-org/llama.cpp/issues/7366",
+        writer="llama.cpp",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"model requires more system memory(?: \([\d.]{1,9} [KMGT]iB\))? than is available",
+        "requires more system memory",
+        "ollama llm/server.go",
+        writer="llama.cpp",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"CUDA failed with error out of memory",
+        "out of memory",
+        "github.com/SYSTRAN/faster-whisper/issues/442",
+        writer="CTranslate2",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"Failed to allocate memory for requested buffer of size \d{1,20}|CUDA failure 2: out of memory ?;",
+        "memory for requested buffer | out of memory",
+        "onnxruntime onnxruntime/core/framework/bfc_arena.cc, core/providers/cuda/cuda_call.cc",
+        writer="ONNX Runtime",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"\[TRT\] ?\[E\].{0,240}(?:out of memory|OutOfMemory)|\[TensorRT-LLM\]\[ERROR\].{0,240}out of memory",
+        "out of memory | OutOfMemory",
+        "github.com/NVIDIA/TensorRT/issues/1917",
+        writer="TensorRT",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"(?:stream_executor|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
+        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to allocate)|"
+        r"from device: (?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory)",
+        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to allocate",
+        "openxla xla/service/gpu, tsl/framework/bfc_allocator.cc",
+        writer="XLA",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"Out of memory error on GPU \d{1,3}\. Cannot allocate",
+        "ut of memory",
+        "Paddle paddle/fluid/memory/allocation/cuda_allocator.cc",
+        writer="PaddlePaddle",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"OutOfMemoryError: Out of memory allocating [\d,]{1,24} bytes|bad_alloc: out_of_memory: (?:CUDA|RMM)",
+        "ut of memory | bad_alloc",
+        "cupy cupy/cuda/memory.pyx; rmm include/rmm/mr/device/cuda_memory_resource.hpp",
+        writer="CuPy or RAPIDS",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"StandardGpuResources: alloc fail",
+        "alloc fail",
+        "faiss faiss/gpu/StandardGpuResources.cpp",
+        writer="FAISS",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"\[METAL\] Command buffer execution failed: Insufficient Memory|\[(?:metal::malloc|malloc_or_wait|malloc)\] "
+        r"(?:Attempting to allocate|Unable to allocate|Resource limit)",
+        "Insufficient Memory | malloc",
+        "mlx mlx/backend/metal/allocator.cpp; github.com/ml-explore/mlx/pull/479",
+        backend="MPS",
+        writer="MLX",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"DriverError\(CUDA_ERROR_OUT_OF_MEMORY",
+        "OUT_OF_MEMORY",
+        "cudarc src/driver/result.rs",
+        writer="a program in Rust",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"java\.lang\.OutOfMemoryError: ",
+        "OutOfMemory",
+        "openjdk src/hotspot/share/memory",
+        backend="CPU",
+        writer="Java",
+    ),
+)
+
+_ENGINES = (
+    _head(
+        Family.ENGINE_SHARE,
+        r"Free memory on device (?:\w{2,5}:\d{1,3} )?\([\d.]{1,9}/[\d.]{1,9} GiB\) on startup is less than desired GPU memory utilization",
+        "Free memory on device",
+        "vllm vllm/v1/worker/gpu_worker.py; github.com/vllm-project/vllm/issues/20305",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_CACHE,
+        r"No available memory for the cache blocks",
+        "No available memory for the cache",
+        "vllm vllm/worker/worker.py, vllm/v1/core/kv_cache_utils.py",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_LENGTH,
+        r"max seq len \(\d{1,12}\) is larger than the maximum number of tokens that can be stored in KV cache",
+        "KV cache",
+        "vllm vllm/worker/worker.py; github.com/vllm-project/vllm/issues/2418",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_LENGTH,
+        r"To serve at least one request with the models?'s max seq len \(\d{1,12}\)",
+        "KV cache",
+        f"{_VLLM_CACHE}; github.com/vllm-project/vllm/issues/16118",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_WARMUP,
+        r"CUDA out of memory occurred when warming up sampler",
+        "out of memory",
+        "vllm vllm/v1/worker/gpu_model_runner.py",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_PROFILE,
+        r"Error in memory profiling\. Initial free memory",
+        "Error in memory profiling",
+        "vllm vllm/v1/worker/gpu_worker.py",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_SWAP,
+        r"Too large swap space\.",
+        "total CPU memory",
+        "vllm vllm/config.py",
+        backend="CPU",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_CACHE,
+        r"Not enough memory[.;,] .{0,60}mem[-_]fraction[-_]static",
+        "Not enough memory",
+        "sglang python/sglang/srt/model_executor/model_runner.py; github.com/sgl-project/sglang/issues/4330",
+        writer="SGLang",
+    ),
+    _head(
+        Family.ENGINE_FULL,
+        r"(?:Prefill|Decode) out of memory\. Try to lower your batch size",
+        "out of memory",
+        "sglang python/sglang/srt/mem_cache/common.py",
+        writer="SGLang",
+    ),
+    _head(
+        Family.ENGINE_SHARE,
+        r"The memory capacity is unbalanced\. Some GPUs may be occupied",
+        "memory capacity is unbalanced",
+        "sglang python/sglang/srt/model_executor/model_runner.py",
+        writer="SGLang",
+    ),
+    _head(
+        Family.ENGINE_WARMUP,
+        r"Not enough memory to handle \d{1,12} (?:total tokens|prefill tokens)",
+        "Not enough memory",
+        "text-generation-inference server/text_generation_server/models/flash_causal_lm.py; "
+        "github.com/huggingface/text-generation-inference/issues/755",
+        writer="TGI",
+    ),
+    _head(
+        Family.ENGINE_CACHE,
+        r"No enough gpu memory for runtime",
+        "No enough gpu memory",
+        "lmdeploy lmdeploy/pytorch/engine/executor/base.py",
+        writer="LMDeploy",
+    ),
+)
+
+_RUNTIME = (
+    _head(
+        Family.NCCL_SHARED_MEMORY,
+        r"Error while creating shared memory segment|Error: failed to extend /dev/shm/nccl-|Call to posix_fallocate failed ?: No space",
+        "shared memory | /dev/shm | posix_fallocate",
+        "nccl src/misc/shmutils.cc; github.com/NVIDIA/nccl/issues/290, /525",
+        backend="CPU",
+        writer="NCCL",
+    ),
+    _head(
+        Family.NCCL,
+        r"Failed to CUDA (?:host )?(?:calloc|malloc)|(?:Cuda|HIP) failure:? (?:2 )?'out of memory'",
+        "CUDA calloc | CUDA malloc | CUDA host calloc | CUDA host malloc | out of memory",
+        "nccl src/include/alloc.h, src/include/checks.h",
+        writer="NCCL",
+    ),
+    _head(
+        Family.LIBRARY,
+        r"\b(?:CU(?:BLAS|DNN|SOLVER|SPARSE)|HIPBLAS|HIPSPARSE)_STATUS_ALLOC_FAILED\b|\bCUFFT_ALLOC_FAILED\b|\brocblas_status_memory_error\b",
+        "_ALLOC_FAILED | status_memory_error",
+        "pytorch aten/src/ATen/cuda/Exceptions.cpp, aten/src/ATen/cuda/CUDABlas.cpp",
+    ),
+    _head(
+        Family.LIBRARY_INIT,
+        r"\b(?:CU(?:BLAS|DNN|SOLVER)|HIPBLAS)_STATUS_NOT_INITIALIZED\b|CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate",
+        "_STATUS_NOT_INITIALIZED | CUSOLVER_STATUS_INTERNAL_ERROR",
+        "pytorch aten/src/ATen/cuda/Exceptions.cpp",
+    ),
+    _head(
+        Family.NO_PLAN,
+        r"(?:was )?unable to find an engine to execute this computation|Unable to find a valid cuDNN algorithm to run",
+        "to find an engine | valid cuDNN algorithm",
+        "pytorch aten/src/ATen/native/cudnn/Conv_v8.cpp, Conv_v7.cpp; github.com/pytorch/pytorch/issues/108645",
+    ),
+    _head(
+        Family.KERNEL,
+        r"out of resource: [\w ]{2,40}[,.]? Required: \d{1,12}|out of resource: triton_|No valid triton configs\. OutOf\w{1,30}: out of resource",
+        "out of resource",
+        "triton python/triton/runtime/errors.py; github.com/sgl-project/sglang/issues/6001",
+        writer="Triton",
+    ),
+    _head(
+        Family.RAW,
+        r"Triton Error \[(CUDA|HIP|XPU)\]: out of memory",
+        "out of memory",
+        "triton third_party/nvidia/backend/driver.c",
+        writer="Triton",
+    ),
+    _head(
+        Family.RAW,
+        r"Error out of memory at line \d{1,6} in file \S{0,300}(?:bitsandbytes|pythonInterface|ops\.cu)",
+        "out of memory",
+        "bitsandbytes csrc/ops.cuh; github.com/bitsandbytes-foundation/bitsandbytes/issues/464",
+        writer="bitsandbytes",
+    ),
+    _head(
+        Family.RAW,
+        r"\[TM\]\[(?:ERROR|FATAL)\].{0,200}out of memory",
+        "out of memory",
+        "lmdeploy src/turbomind/utils/cuda_utils.h",
+        writer="LMDeploy",
+    ),
+    _head(
+        Family.RAW,
+        r"\b(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b|"
+        r"\bPI_ERROR_MEM_OBJECT_ALLOCATION_FAILURE\b|Allocation is out of device memory on current platform",
+        "OUT_OF_ | OBJECT_ALLOCATION_FAILURE | out of device memory",
+        "intel llvm sycl/include/sycl/detail/pi.h, unified-runtime include/ur_api.h; "
+        "intel-extension-for-pytorch csrc/gpu/runtime/CachingDeviceAllocator.cpp",
+        backend="XPU",
+    ),
+    _head(
+        Family.RAW,
+        r"\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b|HIP error: out of memory|\bhipErrorOutOfMemory\b",
+        "OUT_OF_ | out of memory | OutOfMemory",
+        "ROCR-Runtime inc/hsa.h; hip include/hip/hip_runtime_api.h",
+        backend="HIP",
+    ),
+    _head(
+        Family.RAW,
+        r"\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
+        "aclrtMalloc | Failed to allocate memory | alloc device memory failed",
+        "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
+        backend="NPU",
+    ),
+    _head(
+        Family.RAW,
+        r"\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b|"
+        r"\bCUDA (?:[Dd]river |[Rr]untime )?[Ee]rror(?: \d| \([^)]{1,300}\))?: out of memory",
+        "OUT_OF_MEMORY | MemoryAllocation | out of memory",
+        "pytorch c10/cuda/CUDAException.cpp, c10/cuda/driver_api.h; cuda include/driver_types.h",
+    ),
+    _head(
+        Family.BATCH_SEARCH,
+        r"No executable batch size found, reached zero|Execution did not even succeed with .{1,200} all equal to 1",
+        "executable batch size found | did not even succeed",
+        "accelerate src/accelerate/utils/memory.py; torch-max-mem src/torch_max_mem/api.py",
+    ),
+    _head(
+        Family.DISPATCHED,
+        r"Some modules are dispatched on the CPU or the disk",
+        "modules are dispatched",
+        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py",
+    ),
+    _head(
+        Family.MPS_COMMAND,
+        r"kIOGPUCommandBufferCallbackErrorOutOfMemory",
+        "OutOfMemory",
+        "github.com/pytorch/pytorch/issues/125954",
+        backend="MPS",
+    ),
+    _head(
+        Family.BARE,
+        rf"{_LEAD}{DEVICE_WORDS} out of memory(?:[.!]|$)",
+        "out of memory",
+        "pytorch c10/core/Allocator.cpp; programs that pass on the first sentence only",
+    ),
+)
+
+_HOST = (
+    _head(Family.CPU, r"DefaultCPUAllocator: ", "CPUAllocator", "pytorch c10/core/impl/alloc_cpu.cpp", backend="CPU"),
+    _head(
+        Family.CPU,
+        r"posix_memalign\(&?data, ?gAlignment, ?nbytes\) == 0",
+        "CPUAllocator",
+        "pytorch v1.0 c10/core/CPUAllocator.cpp",
+        backend="CPU",
+    ),
+    _head(
+        Family.CPU,
+        r"\$ Torch: not enough memory: you tried to allocate",
+        "you tried to allocate",
+        "pytorch v0.3 torch/lib/TH/THGeneral.c",
+        backend="CPU",
+    ),
+    _head(
+        Family.HOST_LIMIT,
+        r"killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|"
+        r"RayOutOfMemoryError: More than",
+        "running low on memory | due to memory pressure | OutOfMemory",
+        "ray src/ray/raylet/node_manager.cc; github.com/ray-project/ray/pull/30312",
+        backend="CPU",
+        writer="Ray",
+    ),
+    _head(
+        Family.OBJECT_STORE,
+        r"ObjectStoreFullError",
+        "ObjectStoreFullError",
+        "ray python/ray/exceptions.py",
+        backend="CPU",
+        writer="Ray",
+    ),
+    _head(
+        Family.HOST_LIMIT,
+        r"Detected \d{1,6} oom[-_ ]?kill event|[Ee]xceeded (?:\w{1,8} )?memory limit\b|task \d{1,6}: Out Of Memory|\bState: OUT_OF_MEMORY",
+        "oom-kill | oom_kill | oom kill | memory limit | Out Of Memory | OUT_OF_MEMORY",
+        "slurm src/slurmd/slurmstepd, src/plugins/task/cgroup; osc.edu knowledge base, Out-of-Memory",
+        backend="CPU",
+        writer="Slurm",
+    ),
+    _head(
+        Family.HOST_LIMIT,
+        r"\bTERM_MEMLIMIT\b|PBS: job killed: \w{0,12}mem\w{0,12} .{0,40}exceeded limit|"
+        r"gone over (?:cgroup )?memory limit of \d|encountered an out-of-memory event|Container killed by YARN for exceeding|"
+        r"running beyond .{0,16}memory limits?\b",
+        "TERM_MEMLIMIT | job killed | memory limit | out-of-memory event",
+        "LSF termination reasons; openpbs src/resmom/linux/mom_mach.c; htcondor src/condor_starter.V6.1/vanilla_proc.cpp; hadoop-yarn",
+        backend="CPU",
+        writer="the scheduler",
+    ),
+    _head(
+        Family.HOST_LIMIT,
+        r"\bOOMKilled\b|OutOfMemoryError: Container killed due to memory usage",
+        "OOMKilled | killed due to memory",
+        "kubernetes pkg/kubelet/kuberuntime; Amazon ECS stopped tasks",
+        backend="CPU",
+        writer="the container's host",
+    ),
+    _head(
+        Family.HOST_LIMIT,
+        r"Your (?:notebook tried to allocate more memory than is available|session crashed after using all available RAM)",
+        "tried to allocate more memory | session crashed after using",
+        "kaggle.com and colab.research.google.com, notices",
+        backend="CPU",
+        writer="the notebook's host",
+    ),
+    _head(
+        Family.PAGING_FILE,
+        r"\bWinError 1455\b|\(os error 1455\)|error code: <1455>|paging file is too small",
+        "Error 1455 | error 1455 | <1455> | paging file",
+        "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp",
+        backend="CPU",
+    ),
+    _head(
+        Family.COMPILER_KILLED,
+        r"fatal error: Killed signal terminated program (?:cc1plus|cicc|as)\b",
+        "Killed signal terminated",
+        "gcc gcc/gcc.cc",
+        backend="CPU",
+    ),
+    _head(
+        Family.DESCRIPTORS,
+        r"received 0 items of ancdata|shared memory object <.{1,200}Too many open files|Too many open files\. Communication with the workers",
+        "items of ancdata | many open files",
+        "pytorch torch/utils/data/dataloader.py, aten/src/ATen/MapAllocator.cpp",
+        backend="CPU",
+    ),
+    _head(
+        Family.SHARED_MEMORY,
+        r"workers are out of shared memory|insufficient shared memory \(shm\)|unable to (?:open|allocate|resize|mmap) shared memory|"
+        r"unable to (?:write to|resize) file </?torch_|No space left on device: '/?(?:dev/shm/|torch_|psm_)",
+        "shared memory | unable to write to file | unable to resize file | No space left on device",
+        "pytorch aten/src/ATen/MapAllocator.cpp, torch/utils/data/_utils/signal_handling.py; github.com/pytorch/pytorch/issues/5040",
+        backend="CPU",
+    ),
+    _head(
+        Family.HOST_ARRAY,
+        rf"Unable to allocate {SIZE} for an array|^(?:MemoryError|std::bad_alloc)\b|what\(\): +std::bad_alloc|of type std::bad_alloc",
+        "Unable to allocate | MemoryError | bad_alloc",
+        "numpy numpy/_core/_exceptions.py",
+        backend="CPU",
+    ),
+    _head(
+        Family.HOST_ARRAY,
+        r"\[Errno 12\] Cannot allocate memory|Cannot allocate memory \((?:os error )?12\)|unable to mmap \d{1,20} bytes from file|"
+        r"memory allocation of \d{1,20} bytes failed|ArrowMemoryError: |Insufficient memory \(Failed to allocate \d{1,20} bytes\)|"
+        r"fork: Cannot allocate memory",
+        "annot allocate memory | unable to mmap | memory allocation of | MemoryError | Insufficient memory",
+        "pytorch aten/src/ATen/MapAllocator.cpp; rust library/std/src/alloc.rs; arrow cpp/src/arrow/memory_pool.cc; opencv alloc.cpp",
+        backend="CPU",
+    ),
+    _head(
+        Family.WORKER_KILLED,
+        r"DataLoader worker \(pid(?:\(s\))? [^)]{1,80}\) is killed by signal: Killed",
+        "signal: Killed",
+        "pytorch torch/utils/data/_utils/signal_handling.py",
+        backend="CPU",
+    ),
+    _head(
+        Family.WORKER_KILLED,
+        r"[Oo]ut of memory: Kill(?:ed)? process|oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
+        r"SIGKILL! Perhaps out of memory",
+        "ut of memory | oom-kill | OOM killer",
+        "linux mm/oom_kill.c; systemd; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py",
+        backend="CPU",
+    ),
+    _head(
+        Family.WORKER_KILLED,
+        r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
+        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?[Cc]ode:? {0,4}137\b",
+        "(SIGKILL) | : -9 (pid | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137",
+        "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status",
+        backend="CPU",
+    ),
+    _head(
+        Family.WORKER_KILLED,
+        r"^(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$",
+        "Killed | killed  ",
+        "bash sig.c, jobs.c; zsh Src/jobs.c",
+        backend="CPU",
+    ),
+    _head(
+        Family.BUS_ERROR,
+        r"^(?:\S{1,200}: line \d{1,7}: +)?\d{0,8} ?Bus error\b|signal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
+        r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|<Signals\.SIGBUS: 7>",
+        "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | Signals.SIGBUS",
+        "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061",
+        backend="CPU",
+    ),
+)
+
+HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_RUNTIME, *_HOST)
+"""In order of preference: the first whose pattern matches a line names the message."""
