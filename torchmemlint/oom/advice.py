@@ -121,7 +121,7 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.HOST_MEMORY:
             return _host(message, scene)
         case Kind.OTHER_PROGRAM:
-            return _other_program(message)
+            return _other_program(message if message.writer else replace(message, writer=scene.library))
         case Kind.NOT_MEMORY:
             return (SMALLER_KERNEL,) if message.family is Family.KERNEL else (FEWER_DESCRIPTORS, FEWER_WORKERS)
         case Kind.UNCLEAR:

@@ -347,6 +347,10 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
         because.append(
             f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
         )
+    if m.unallocated is not None and m.requested is not None and 0 <= m.unallocated - m.requested < total / 20:
+        because.append(
+            f"idle in the cache {format_size(m.unallocated)}: the last pieces of a full device, so fragmentation is not the cause"
+        )
     held = beside.of_others
     shared = held <= total / 2
     if shared and m.requested is not None:

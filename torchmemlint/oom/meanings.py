@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from torchmemlint.oom.messages import Message
@@ -144,7 +144,15 @@ def _outside(who: str) -> Callable[[Message, Scene], Diagnosis]:
     return meaning
 
 
+def _nccl(m: Message, scene: Scene) -> Diagnosis:
+    found = _outside("NCCL (its buffers)")(m, scene)
+    early = "at the first collective call the model is seldom to blame: see whether two ranks share the device, and who else is on it"
+    return replace(found, because=(*found.because, early))
+
+
 def _raw(m: Message, scene: Scene) -> Diagnosis:
+    if scene.library and not m.writer:
+        return _other_program(replace(m, writer=scene.library), scene)
     if scene.stage == "pinning":
         return Diagnosis(
             Kind.HOST_MEMORY,
@@ -308,7 +316,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.POOL: _pool,
     Family.RAW: _raw,
     Family.LIBRARY: _outside("A library (its handle or workspace)"),
-    Family.NCCL: _outside("NCCL (its buffers)"),
+    Family.NCCL: _nccl,
     Family.LIBRARY_INIT: _fixed(
         Kind.UNCLEAR,
         "A CUDA library could not start, most often because no memory was left for its handle.",

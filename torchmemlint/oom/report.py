@@ -46,7 +46,7 @@ def _scene(case: Case) -> str:
     scene = case.scene
     if scene.activity is Activity.UNKNOWN:
         return ""
-    stage = f", {scene.stage}" if scene.stage else ""
+    stage = f", {scene.stage}" if scene.stage and scene.stage not in scene.activity.value else ""
     engine = f" ({scene.engine})" if scene.engine else ""
     return f"{scene.activity.value}{engine}{stage}" + (f", shown by {quoted(scene.shown_by)}" if scene.shown_by else "")
 

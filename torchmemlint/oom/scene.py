@@ -35,6 +35,7 @@ class Scene:
     """``stage`` is a part of the activity ("backward", "optimizer", "weights", "graphs", …), "" when nothing shows it.
 
     engine      the name of the serving engine
+    library     the library or program, not PyTorch, that the innermost frame or a line next to the message belongs to
     shown_by    the frame or line that the answer comes from, for the report
     no_grad     whether a frame shows that no gradients were taken
     windows     whether paths or the driver show that the program ran under Windows or WSL
@@ -44,6 +45,7 @@ class Scene:
     activity: Activity = Activity.UNKNOWN
     stage: str = ""
     engine: str = ""
+    library: str = ""
     shown_by: str = ""
     no_grad: bool = False
     windows: bool = False
@@ -84,6 +86,22 @@ _ENGINE_PACKAGES = (
     ("TensorRT-LLM", re.compile(r"(?:^|/)tensorrt_llm/"), "TensorRT-LLM"),
     ("DeepSpeed-MII", re.compile(r"(?:^|/)(?:mii|deepspeed/inference/v2)/"), "DeepSpeed-MII"),
 )
+_LIBRARIES = (
+    (
+        "llama.cpp",
+        re.compile(r"(?:^|/)llama_cpp/|\bggml[-_]|\bllama_model_load|\bllama_context\b"),
+        "llama.cpp, llama-cpp-python",
+    ),
+    ("CTranslate2", re.compile(r"(?:^|/)ctranslate2/"), "CTranslate2"),
+    ("ONNX Runtime", re.compile(r"(?:^|/)onnxruntime/|\bonnxruntime::"), "onnxruntime"),
+    ("XLA", re.compile(r"(?:^|/)(?:jax|jaxlib|tensorflow|keras)/|\bxla::|stream_executor"), "jax, tensorflow"),
+    ("PaddlePaddle", re.compile(r"(?:^|/)paddle/|\bpaddle::"), "Paddle"),
+    ("CuPy or RAPIDS", re.compile(r"(?:^|/)(?:cupy|cudf|cuml|rmm)/|\brmm::"), "cupy, rapids"),
+    ("TensorRT", re.compile(r"(?:^|/)tensorrt/|\[TRT\]"), "TensorRT"),
+    ("MLX", re.compile(r"(?:^|/)mlx(?:_lm)?/|\bmlx::"), "mlx"),
+)
+"""Libraries with an allocator of their own: a path of a frame, or words of a line next to the message."""
+_LIBRARY_LINES = 4
 _ENGINE_STAGES = (
     ("graphs", re.compile(r"cuda_?graph|capture", re.IGNORECASE), "vllm capture_model; sglang CudaGraphRunner.capture"),
     (
@@ -295,6 +313,16 @@ _ROWS = (
     _row(_INFER, "", "calls that infer", code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\("),
 )
 
+_SCRIPTS = (
+    (Activity.TRAINING, re.compile(r"(?:^|[/_-])(?:\w*train\w*|\w*tun(?:e|ing)\w*|sft|dpo|grpo|main_worker)\.py$")),
+    (
+        Activity.INFERENCE,
+        re.compile(
+            r"(?:^|[/_-])(?:\w*infer\w*|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
+        ),
+    ),
+)
+"""What the name of the user's file says, where no frame says more."""
 _DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
 _DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
 _LINES = (
@@ -357,7 +385,17 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, writer: str) 
         found = _from_lines(lines)
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     windows = any(_WINDOWS.search(frame.path) for frame in frames) or any(_WINDOWS.search(line) for line in lines)
-    return replace(found, dtype=dtype, windows=windows, no_grad=_no_grad(frames))
+    return replace(found, dtype=dtype, windows=windows, no_grad=_no_grad(frames), library=_library(frames, before, after))
+
+
+def _library(frames: Sequence[Frame], before: bytes, after: bytes) -> str:
+    """The library, not PyTorch, that was called last: that of the innermost frame, or of the lines next to the message."""
+    if frames:
+        path = frames[-1].path.replace("\\", "/")
+        return next((name for name, sign, _ in _LIBRARIES if sign.search(path)), "")
+    above = before[-2048:].decode("utf-8", "replace").split("\n")[-_LIBRARY_LINES - 1 :]
+    below = after[:2048].decode("utf-8", "replace").split("\n")[: _LIBRARY_LINES + 1]
+    return next((name for name, sign, _ in _LIBRARIES if any(sign.search(line) for line in (*above, *below))), "")
 
 
 def _from_frames(frames: Sequence[Frame]) -> Scene:
@@ -366,16 +404,20 @@ def _from_frames(frames: Sequence[Frame]) -> Scene:
         for engine, pattern, _ in _ENGINE_PACKAGES:
             if pattern.search(path):
                 stage = next((name for name, sign, _ in _ENGINE_STAGES if any(_names(sign, one) for one in frames)), "")
-                return Scene(Activity.ENGINE, stage, engine, _shown(frame))
+                return Scene(Activity.ENGINE, stage, engine, shown_by=_shown(frame))
     for number in range(len(frames) - 1, -1, -1):
         frame = frames[number]
         for row in _ROWS:
             if row.path is None and is_library(frame.path):
                 continue  # names of functions say something in the user's own code only
             if row.matches(frame, paths[number]):
-                return Scene(row.activity, row.stage, "", _shown(frame))
+                return Scene(row.activity, row.stage, shown_by=_shown(frame))
         if _is_no_grad(paths, number):
-            return Scene(Activity.INFERENCE, "", "", _shown(frames[number + 1]))
+            return Scene(Activity.INFERENCE, shown_by=_shown(frames[number + 1]))
+    for frame, path in zip(reversed(frames), reversed(paths), strict=True):
+        for activity, pattern in _SCRIPTS:
+            if not is_library(frame.path) and pattern.search(path):
+                return Scene(activity, shown_by=_shown(frame))
     return Scene()
 
 
@@ -411,9 +453,9 @@ def _from_lines(lines: Sequence[str]) -> Scene:
     for line in lines:
         for activity, engine, pattern, _ in _LINES:
             if activity is Activity.ENGINE and pattern.search(line):
-                return Scene(activity, "", engine, line.strip()[:100])
+                return Scene(activity, "", engine, shown_by=line.strip()[:100])
     for line in lines:
         for activity, engine, pattern, _ in _LINES:
             if pattern.search(line):
-                return Scene(activity, "", engine, line.strip()[:100])
+                return Scene(activity, "", engine, shown_by=line.strip()[:100])
     return Scene()
