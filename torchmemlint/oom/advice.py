@@ -9,53 +9,18 @@ allocator has returned everything that ``empty_cache`` could.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from torchmemlint.oom import remedies as take
 from torchmemlint.oom.engines import ENGINES, OTHER_PROGRAMS
 from torchmemlint.oom.meanings import Diagnosis, Kind
 from torchmemlint.oom.messages import Message
-from torchmemlint.oom.remedies import (
-    CHECK_TOTAL,
-    CHECKPOINTING,
-    COMPILE_PLAINLY,
-    FEWER_COMPILERS,
-    FEWER_DESCRIPTORS,
-    FEWER_METAL_GRAPHS,
-    FEWER_WORKERS,
-    FREE_OBJECTS,
-    FUSED_ATTENTION,
-    HANDLER,
-    INFER_LESS,
-    LEAVE_ROOM,
-    LEAVE_ROOM_FOR_NCCL,
-    LIVE_TENSORS,
-    LOAD_LAZILY,
-    LOAD_ONCE,
-    LOAD_ONTO_OWN_DEVICE,
-    MIXED_PRECISION,
-    MORE_SHARED_MEMORY,
-    NO_GRAPH_IN_INFERENCE,
-    NO_GRAPH_PAST_ITS_STEP,
-    NOTHING_BETWEEN_TRIES,
-    OFFLOAD,
-    OPTIMIZER_STATE,
-    PAGING_FILE,
-    PINNED,
-    READ_FIGURES,
-    RESULTS_TO_HOST,
-    SET_DEVICE,
-    SHAPES,
-    SHARD_WEIGHTS,
-    SHOW_ONE_DEVICE,
-    SMALLER_BATCHES,
-    SMALLER_KERNEL,
-    STEADY_SHAPES,
-    WEIGHTS_IN_FEWER_BITS,
-    Remedy,
-)
+from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Activity, Scene
+from torchmemlint.oom.signs import Sign
 from torchmemlint.oom.wordings import Family
 from torchmemlint.rules.card import Advice
 
@@ -99,23 +64,26 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
     room = _room(message, scene)
     match diagnosis.kind:
         case Kind.GENUINE:
-            return (*_batch_search(message), *room)
+            return (*_batch_search(message, scene), *room)
         case Kind.FRAGMENTATION:
-            return (_expandable(message), STEADY_SHAPES, *room)
+            return (_expandable(message, scene), take.STEADY_SHAPES, *room)
         case Kind.PARTLY_FRAGMENTATION:
-            return (*room, _expandable(message), STEADY_SHAPES)
+            return (*room, _expandable(message, scene), take.STEADY_SHAPES)
         case Kind.OWN_RANKS:
-            return (SET_DEVICE, LOAD_ONTO_OWN_DEVICE, SHOW_ONE_DEVICE)
+            return (take.SET_DEVICE, take.ALL_DEVICES_VISIBLE, take.LOAD_ONTO_OWN_DEVICE, take.SHOW_ONE_DEVICE)
         case Kind.OTHER_PROCESSES:
             return (*_other_processes(message), *(room[:4] if diagnosis.shared else ()))
         case Kind.MEMORY_CAP:
             return (_limit(message), *room)
         case Kind.OVERSIZED_REQUEST:
-            return (SHAPES, FUSED_ATTENTION, *((INFER_LESS,) if scene.activity is Activity.INFERENCE else ()))
+            return _oversized(message, scene)
         case Kind.ENGINE_SETTINGS:
-            return _engine(message.writer, _STAGE_OF_FAMILY.get(message.family, scene.stage), message)
+            stage = _STAGE_OF_FAMILY.get(message.family, scene.stage)
+            if stage == "profile" and "sampler" in message.text:
+                stage = "sampler"
+            return _engine(message.writer, stage, message)
         case Kind.OUTSIDE_CACHE:
-            return (*_outside(message), *room)
+            return _outside(message, scene, room)
         case Kind.ADDRESS_SPACE:
             return (_ADDRESSES,)
         case Kind.HOST_MEMORY:
@@ -123,42 +91,94 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.OTHER_PROGRAM:
             return _other_program(message if message.writer else replace(message, writer=scene.library))
         case Kind.NOT_MEMORY:
-            return (SMALLER_KERNEL,) if message.family is Family.KERNEL else (FEWER_DESCRIPTORS, FEWER_WORKERS)
+            if message.family is Family.KERNEL:
+                return (take.NOTHING_TO_DO,) if Sign.HANDLED in scene.signs else (take.SMALLER_KERNEL,)
+            return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
         case Kind.UNCLEAR:
-            return (CHECK_TOTAL, SHAPES) if diagnosis.doubted else (READ_FIGURES, *room)
+            return _unclear(message, diagnosis, scene, room)
+
+
+def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    if diagnosis.doubted:
+        return (take.CHECK_TOTAL, take.SHAPES)
+    if message.family is Family.BATCH_SEARCH:
+        return _batch_search(message, scene)
+    if Sign.UNIFIED in scene.signs and message.total is not None:
+        kept = tuple(remedy for remedy in room if remedy is not take.OFFLOAD)
+        return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
+    native = (take.NATIVE_ALLOCATOR,) if message.family is Family.ASYNC and message.total is None else ()
+    if scene.activity is Activity.UNKNOWN:
+        return (*native, take.READ_FIGURES, *room)
+    return (*room, *native, take.READ_FIGURES)
+
+
+def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    absurd = message.total is not None and message.requested is not None and message.requested >= 256 * message.total
+    if absurd or message.family is Family.EXABYTE:
+        return (take.PRINT_SIZES, take.SHAPES)
+    if message.family is Family.BLOCK_LIMIT or (message.backend == "XPU" and (message.requested or 0) < (message.total or 0)):
+        return (take.SMALLER_BLOCKS, take.SHAPES)
+    return (take.SHAPES, take.FUSED_ATTENTION, *((take.INFER_LESS,) if scene.activity is Activity.INFERENCE else ()))
 
 
 def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on a device, for what was running there."""
     if message.family is Family.BATCH_SEARCH:
         return ()
+    growth = scene.growth is not None and not scene.growth.of_host
     if scene.activity is Activity.INFERENCE:
-        no_graph = () if scene.no_grad else (NO_GRAPH_IN_INFERENCE,)
-        return (*no_graph, INFER_LESS, RESULTS_TO_HOST, WEIGHTS_IN_FEWER_BITS, OFFLOAD, FUSED_ATTENTION)
+        no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
+        first = (take.RESULTS_TO_HOST,) if growth else ()
+        return (
+            *first, *no_graph, take.INFER_LESS, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
+        )  # fmt: skip
     if scene.activity is Activity.LOADING or message.family is Family.DISPATCHED:
-        return (WEIGHTS_IN_FEWER_BITS, SHARD_WEIGHTS, LOAD_ONCE, OFFLOAD)
+        gathered = (take.STAY_SPREAD,) if scene.stage == "gathered" else ()
+        return (*gathered, take.WEIGHTS_IN_FEWER_BITS, take.SHARD_WEIGHTS, take.LOAD_ONCE, take.OFFLOAD)
+    if scene.activity is Activity.SAVING:
+        return (take.SHARDED_STATE, take.COPIES_ON_HOST, take.OFFLOAD)
     if scene.activity is Activity.ENGINE:
-        return _engine(scene.engine, scene.stage, message)
+        in_pieces = message.unallocated is not None and message.unallocated >= (message.requested or 0) > 0
+        return (
+            *_engine(scene.engine, scene.stage, message),
+            *((_expandable(message, scene),) if in_pieces else ()),
+        )
     if scene.activity is Activity.COMPILATION:
-        return (COMPILE_PLAINLY, MIXED_PRECISION, SMALLER_BATCHES)
+        return (take.COMPILE_PLAINLY, take.MIXED_PRECISION, take.SMALLER_BATCHES)
     large = message.total is not None and message.requested is not None and message.requested >= message.total / 4
-    state = (OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
-    return (*state, *LIVE_TENSORS, HANDLER, *((SHAPES, FUSED_ATTENTION) if large else ()))
+    state = (take.OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
+    margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
+    kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
+    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
+    return (*margin, *kept, *state, *take.LIVE_TENSORS, take.HANDLER, *shapes)
 
 
-def _batch_search(message: Message) -> tuple[Remedy, ...]:
+def _batch_search(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.family is not Family.BATCH_SEARCH:
         return ()
-    return (WEIGHTS_IN_FEWER_BITS, OPTIMIZER_STATE, SHARD_WEIGHTS, OFFLOAD, NOTHING_BETWEEN_TRIES, CHECKPOINTING)
+    if Sign.PROGRESSED in scene.signs:
+        return (take.WITHOUT_SEARCH, take.SMALLER_EVALUATION, take.NOTHING_BETWEEN_TRIES)
+    return (
+        take.WEIGHTS_IN_FEWER_BITS,
+        take.OPTIMIZER_STATE,
+        take.SHARD_WEIGHTS,
+        take.OFFLOAD,
+        take.NOTHING_BETWEEN_TRIES,
+        take.CHECKPOINTING,
+    )
 
 
-def _expandable(message: Message) -> Remedy:
+def _expandable(message: Message, scene: Scene) -> Remedy:
+    if Sign.SEGMENTS_SET in scene.signs:
+        return take.SEGMENTS_TAKE_EFFECT
+    if message.text.endswith("cached)"):
+        return take.NEWER_TORCH  # the wording of torch 1.0 to 1.3
     variable = _device(message).config or "PYTORCH_ALLOC_CONF"
     if message.family is Family.PARENTHESES and message.backend in ("CUDA", "HIP"):
         return Remedy(
             "Let segments grow, or cut them less",
             "expandable_segments needs torch 2.1 and this message is from an older one: upgrade, or bound the pieces",
-            f"export {variable}=max_split_size_mb:128        # torch before 2.1\n"
+            f"export {variable}=max_split_size_mb:128        # torch 1.10 to 2.0\n"
             f"export {variable}=expandable_segments:True     # torch 2.1 and later, not on Windows",
             Advice.SEGMENTS,
         )
@@ -208,14 +228,20 @@ _ADDRESSES = Remedy(
 )
 
 
-def _outside(message: Message) -> tuple[Remedy, ...]:
+def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if message.family is Family.NCCL:
-        return (LEAVE_ROOM_FOR_NCCL,)
+        switch = (take.NO_NVLS,) if Sign.NCCL_NVLS in scene.signs else ()
+        # Before the first step, what a step needs is not there yet.
+        running = room if scene.stage in ("forward", "backward", "optimizer", "gradients") else ()
+        return (*switch, take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], *running)
     if message.backend == "MPS":
-        return (FEWER_METAL_GRAPHS,)
+        return (take.FEWER_METAL_GRAPHS, *room)
     if message.family is Family.WORKSPACE:
-        return ()
-    return (LEAVE_ROOM,)
+        return room
+    if message.family is Family.RAW:
+        pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
+        return (take.FIND_THE_PLACE, *pinned, *_other_processes(message)[:1], *room)
+    return (take.LEAVE_ROOM, *_other_processes(message)[:1], *room)
 
 
 _STAGE_OF_FAMILY = {
@@ -225,6 +251,7 @@ _STAGE_OF_FAMILY = {
     Family.ENGINE_WARMUP: "profile",
     Family.ENGINE_FULL: "full",
     Family.ENGINE_PROFILE: "disturbed",
+    Family.ENGINE_WAKE: "wake",
 }
 _ORDER = {
     "weights": ("shard", "quant", "offload"),
@@ -233,10 +260,12 @@ _ORDER = {
     "length": ("length", "share up", "cache", "quant", "shard"),
     "graphs": ("share down", "graphs", "seqs"),
     "cache": ("share down", "length", "quant", "shard"),
-    "profile": ("seqs", "tokens", "length", "share down"),
+    "profile": ("tokens", "length", "seqs", "share down"),
+    "sampler": ("seqs", "share down", "length"),
     "full": ("seqs", "tokens", "share up", "cache"),
     "disturbed": ("others",),
-    "": ("length", "seqs", "tokens", "share down", "graphs", "cache", "shard"),
+    "wake": ("share down", "trainer"),
+    "": ("share down", "seqs", "tokens", "length", "graphs", "cache", "shard"),
 }
 """Stage of an engine → what to set, in this order. The share goes up where the engine's own part is too small, and down where what
 it needs outside of that part is."""
@@ -269,6 +298,10 @@ _SETTINGS = {
 }
 
 
+_LENGTHS = (re.compile(r"maximum model length is (\d{1,9})"), re.compile(r"stored in KV cache \((\d{1,9})\)"))
+"""Where an engine's own message says which length would fit."""
+
+
 def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
     """The engine's settings for ``stage``, by the engine's names for them."""
     engine = ENGINES.get(name)
@@ -277,10 +310,18 @@ def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
         if wanted == "others":
             remedies += _other_processes(message)
             continue
+        if wanted == "trainer":
+            remedies.append(take.TRAINER_MAKES_ROOM)
+            continue
         title, why, field, value = _SETTINGS[wanted]
         setting = str(getattr(engine, field)) if engine is not None else ""
         if engine is not None and not setting:
             continue
+        if wanted == "length":
+            # what the engine's own message says would fit
+            value = next((found[1] for pattern in _LENGTHS if (found := pattern.search(message.text))), value)
+        if wanted == "share down" and message.family is Family.ENGINE_SHARE and message.free and message.total:
+            value = f"{int(100 * message.free / message.total) / 100:.2f}"
         joint = "" if not value or " " in setting or "," in setting else " " if setting.startswith("--") else "="
         remedies.append(Remedy(title, why, f"{setting}{joint}{value if joint else ''}"))
     return tuple(remedies)
@@ -314,38 +355,68 @@ _LIMITS = {
 
 
 def _host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    match message.family:
-        case Family.SHARED_MEMORY | Family.BUS_ERROR:
-            return (MORE_SHARED_MEMORY, FEWER_WORKERS)
-        case Family.NCCL_SHARED_MEMORY:
-            return (
-                MORE_SHARED_MEMORY,
-                Remedy("Remove segments of killed runs", "they stay until they are deleted", "rm /dev/shm/nccl-*"),
-            )
-        case Family.PAGING_FILE:
-            return (PAGING_FILE, FEWER_WORKERS, LOAD_LAZILY)
-        case Family.COMPILER_KILLED:
-            return (FEWER_COMPILERS,)
-        case Family.OBJECT_STORE:
-            return (FREE_OBJECTS,)
-        case Family.ENGINE_SWAP:
-            return (Remedy("Set aside less", "4 GiB for each GPU are usual", "--swap-space 2"),)
-        case Family.RAW:
-            return (PINNED, FEWER_WORKERS)
-        case Family.HOST_LIMIT | Family.WORKER_KILLED:
-            code = _LIMITS.get(message.writer, "")
-            more = Remedy(
-                "Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code
-            )
-            if scene.activity is Activity.LOADING:
-                return (LOAD_LAZILY, WEIGHTS_IN_FEWER_BITS, LOAD_ONCE, more)
-            return (FEWER_WORKERS, NO_GRAPH_PAST_ITS_STEP, LOAD_LAZILY, more)
+    fixed = _HOST_BY_FAMILY.get(message.family)
+    if fixed is not None:
+        return fixed
+    if scene.stage == "extension":
+        return (take.FEWER_COMPILERS,)
+    if message.family is Family.RAW:
+        return (take.PINNED, take.FEWER_WORKERS)
+    if message.family is Family.NCCL:
+        return (take.NCCL_WITHOUT_HOST_MEMORY, take.MORE_SHARED_MEMORY)
+    return (*_limits_of_host(message, scene), *_room_on_host(message, scene))
+
+
+_HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
+    Family.SHARED_MEMORY: (take.MORE_SHARED_MEMORY, take.FEWER_WORKERS),
+    Family.BUS_ERROR: (take.MORE_SHARED_MEMORY, take.FEWER_WORKERS),
+    Family.NCCL_SHARED_MEMORY: (
+        take.MORE_SHARED_MEMORY,
+        Remedy("Remove segments of killed runs", "they stay until they are deleted", "rm /dev/shm/nccl-*"),
+    ),
+    Family.PAGING_FILE: (take.PAGING_FILE, take.FEWER_WORKERS, take.LOAD_LAZILY),
+    Family.COMPILER_KILLED: (take.FEWER_COMPILERS,),
+    Family.OBJECT_STORE: (take.FREE_OBJECTS,),
+    Family.ENGINE_SWAP: (Remedy("Set aside less", "4 GiB for each GPU are usual", "--swap-space 2"),),
+    Family.MANAGED: (take.UNPAGED_OPTIMIZER, take.MORE_FOR_WSL),
+}
+
+
+def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """What stands before a host's memory: the limit that Windows counts by, and growth, which no limit bears."""
+    grows = scene.growth is not None and scene.growth.of_host
+    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows else ()
+    return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs else ()))
+
+
+def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """What makes room on the host, for what was running there."""
+    from_outside = message.family in (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.KERNEL_KILLED)
+    more: tuple[Remedy, ...] = ()
+    if from_outside:
+        code = _LIMITS.get(message.writer, "")
+        asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
+        more = (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
     if scene.activity is Activity.LOADING:
-        return (LOAD_LAZILY, WEIGHTS_IN_FEWER_BITS, LOAD_ONCE, FEWER_WORKERS)
+        return (take.LOAD_LAZILY, take.WEIGHTS_IN_FEWER_BITS, take.LOAD_ONCE, *(more or (take.FEWER_WORKERS,)))
     if scene.activity is Activity.INFERENCE:
-        no_graph = () if scene.no_grad else (NO_GRAPH_IN_INFERENCE,)
-        return (*no_graph, NO_GRAPH_PAST_ITS_STEP, INFER_LESS, FEWER_WORKERS, LOAD_LAZILY)
-    return (NO_GRAPH_IN_INFERENCE, NO_GRAPH_PAST_ITS_STEP, FEWER_WORKERS, LOAD_LAZILY, SMALLER_BATCHES, CHECKPOINTING)
+        no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
+        parts = (take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS)
+        if from_outside:
+            return (*parts, *more, *no_graph)
+        return (*no_graph, take.NO_GRAPH_PAST_ITS_STEP, take.INFER_LESS, take.FEWER_WORKERS, take.LOAD_LAZILY)
+    if message.writer == "Ray":
+        return (take.FEWER_ACTORS, take.FEWER_WORKERS, take.LOAD_LAZILY, *more)
+    if from_outside:
+        return (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY, *more)
+    return (
+        take.NO_GRAPH_IN_INFERENCE,
+        take.NO_GRAPH_PAST_ITS_STEP,
+        take.FEWER_WORKERS,
+        take.LOAD_LAZILY,
+        take.SMALLER_BATCHES,
+        take.CHECKPOINTING,
+    )
 
 
 def sentence_about_empty_cache(message: Message, diagnosis: Diagnosis) -> str:
@@ -372,7 +443,7 @@ def commands_that_tell_more(diagnosis: Diagnosis, scene: Scene, program: str, fi
     """
     if not diagnosis.explained_by_code and diagnosis.kind not in (Kind.UNCLEAR, Kind.MEMORY_CAP):
         return ()
-    if scene.activity is Activity.ENGINE or diagnosis.kind is Kind.OWN_RANKS or diagnosis.doubted:
+    if scene.activity in (Activity.ENGINE, Activity.COMPILATION) or diagnosis.kind is Kind.OWN_RANKS or diagnosis.doubted:
         return ()
     told: list[tuple[str, str]] = []
     if finding:

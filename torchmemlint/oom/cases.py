@@ -15,7 +15,7 @@ from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Scene, scene_of
 from torchmemlint.oom.stream import ByteReader, Occurrence, is_strong, scan
-from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, is_library, read_traceback
+from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, is_library, read_traceback, read_traceback_below
 from torchmemlint.oom.wordings import Family
 
 MAX_CASES = 64
@@ -120,6 +120,7 @@ def _has_traceback(occurrence: Occurrence) -> bool:
 def _open_case(occurrence: Occurrence) -> Case:
     message, before = occurrence.message, bytes(occurrence.before)
     frames = read_traceback(before, occurrence.source) if _has_traceback(occurrence) else ()
+    frames = frames or read_traceback_below(bytes(occurrence.after))
     scene = scene_of(frames, before, bytes(occurrence.after), message.writer)
     diagnosis = diagnose(message, scene)
     remedies = remedies_for(message, diagnosis, scene)

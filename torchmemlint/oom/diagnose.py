@@ -29,9 +29,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchmemlint.oom.meanings import Diagnosis, Kind, elements, fixed_meaning, while_doing, without_figures
+from torchmemlint.oom.meanings import (
+    Diagnosis,
+    Kind,
+    block_limit,
+    circumstances,
+    elements,
+    fixed_meaning,
+    while_doing,
+    without_figures,
+)
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import Activity, Scene
+from torchmemlint.oom.signs import Sign
 from torchmemlint.oom.sizes import GIB, MIB, TIB, format_size, percent
 from torchmemlint.oom.wordings import Family
 
@@ -90,9 +100,11 @@ NEIGHBOURS = 40
 
 
 def _of_one_launch(processes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """The largest group of processes with equal shares (a context each, or a copy each) and neighbouring numbers.
+    """The largest group of processes that one launcher started.
 
-    Three are needed, or two with numbers next to each other: two strangers on a device may well hold as much by chance.
+    Either their shares are equal (a context each, or a copy each) and their numbers near, or four and more of them have numbers next
+    to each other, whatever they hold. Two with equal shares must have numbers next to each other: two strangers on a device may well
+    hold as much by chance.
     """
     best: tuple[tuple[int, int], ...] = ()
     for _, size in processes:
@@ -101,6 +113,11 @@ def _of_one_launch(processes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, i
         near = span <= NEIGHBOURS * len(group) if len(group) >= 3 else len(group) == 2 and span <= 4
         if near and len(group) > len(best):
             best = tuple(group)
+    run: list[tuple[int, int]] = []
+    for entry in sorted(processes):
+        run = [*run, entry] if run and entry[0] - run[-1][0] <= 3 else [entry]
+        if len(run) >= 4 and len(run) > len(best):
+            best = tuple(run)
     return best
 
 
@@ -134,7 +151,7 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
     if m.requested is None:
         return without_figures(m, scene)
     beside = holders(m) or Holders((), (), 0)
-    early = _limit(m, beside) or _doubt(m) or _oversized(m, scene, beside)
+    early = _limit(m, beside) or _doubt(m) or _oversized(m, scene, beside) or _block(m, scene)
     if early is not None:
         return early
     reserved = m.reserved if m.reserved is not None else m.allocated
@@ -144,9 +161,15 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
             known.append(f"the device has {format_size(m.total)}")
         if m.free is not None:
             known.append(f"{format_size(m.free)} were free")
-        return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that show the cause.", (", ".join(known),))
+        while_ = while_doing(scene)
+        return Diagnosis(
+            Kind.UNCLEAR,
+            f"Device memory ran out{' ' + while_ if while_ else ''}; the message is cut off before the figures that show the cause.",
+            (", ".join(known), *circumstances(scene, device=True)),
+        )
     return (
-        _shared_device(m, m.total, reserved, beside)
+        _unified(m, scene, m.total, reserved, beside)
+        or _shared_device(m, m.total, reserved, beside)
         or _room(m, m.total, reserved, m.allocated)
         or _fragmented(m, m.total, reserved, m.allocated, beside)
         or (_other_processes(m, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
@@ -192,6 +215,16 @@ def _doubt(m: Message) -> Diagnosis | None:
 def _oversized(m: Message, scene: Scene, beside: Holders) -> Diagnosis | None:
     if m.total is None or m.requested is None or m.requested <= m.total:
         return None
+    if m.requested >= 256 * m.total:
+        return Diagnosis(
+            Kind.OVERSIZED_REQUEST,
+            f"{format_size(m.requested)} were requested on a device with {format_size(m.total)}: a size that was computed wrongly.",
+            (
+                "a negative or overflown count, an index or a length read from garbage, NaN that became an integer",
+                "no batch size and no setting of the allocator has to do with it",
+                *_besides(m, beside),
+            ),
+        )
     empty = m.allocated is not None and m.allocated <= m.total / 100
     if empty and m.backend in SHARED_WITH_HOST and m.requested < 16 * m.total:
         return Diagnosis(
@@ -217,17 +250,18 @@ def _oversized(m: Message, scene: Scene, beside: Holders) -> Diagnosis | None:
 
 
 def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
-    if beside.of_others > total / 2:
+    if beside.of_others > total / 2 or (_had_room(m, total) and beside.of_others > total / 4):
         return _other_processes(m, total, reserved, beside)
     if beside.of_ranks <= total / 10:
         return None
     own = m.this_process if m.this_process is not None else reserved
-    each = beside.of_ranks // len(beside.ranks)
+    sizes = [size for _, size in beside.ranks]
+    each = sorted(sizes)[len(sizes) // 2]
     return Diagnosis(
         Kind.OWN_RANKS,
         f"{len(beside.ranks)} processes of one launch hold {format_size(beside.of_ranks)} of this device beside the process that failed.",
         (
-            f"each of them holds {format_size(each)}, and their numbers are next to each other "
+            f"each of them holds {format_size(each)}{' or about that' if max(sizes) > min(sizes) else ''}, and their numbers are next to each other "
             f"({beside.ranks[0][0]} to {beside.ranks[-1][0]}): they were started together, as the ranks or workers of one program are",
             "so little is a context and what it loads: each touched the device before it chose its own"
             if each < 3 * GIB
@@ -238,11 +272,44 @@ def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Di
     )
 
 
-def _room(m: Message, total: int, reserved: int, allocated: int) -> Diagnosis | None:
-    """The driver had room for the request, and refused."""
+def _had_room(m: Message, total: int) -> bool:
+    """Whether the driver had room for the request, and refused."""
     if m.free is None or m.requested is None or m.free < driver_request(m.requested):
+        return False
+    return m.allocated is None or m.allocated < total / 2 or m.free > total / 20
+
+
+def _unified(m: Message, scene: Scene, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
+    """Memory that host and device share, most of which is not PyTorch's cache."""
+    held = beside.of_ranks + beside.of_others
+    if Sign.UNIFIED not in scene.signs or held <= total / 4:
         return None
-    if allocated >= total / 2 and m.free <= total / 20:
+    return Diagnosis(
+        Kind.UNCLEAR,
+        f"{format_size(held)} of the {format_size(total)} that GPU and host share are not in PyTorch's cache; whose they are, the message "
+        "does not say.",
+        (
+            f"PyTorch's cache holds {format_size(reserved)}, {format_size(m.free or 0)} were free",
+            "the rest is the host's side: other programs, the page cache, and what this program keeps on the host",
+            "weights that are moved to the host stay in the same memory",
+        ),
+    )
+
+
+def _block(m: Message, scene: Scene) -> Diagnosis | None:
+    """An Intel GPU that refuses one large block although there is room: many give no more than 4 GiB in one piece.
+
+    Source: github.com/intel/intel-extension-for-pytorch/issues/863.
+    """
+    held = m.reserved if m.reserved is not None else m.allocated
+    if m.backend != "XPU" or m.total is None or held is None or m.requested is None or m.requested < 3.9 * GIB:
+        return None
+    room = m.free if m.free is not None else 0.95 * m.total - held
+    return block_limit(m, scene) if m.requested <= room else None
+
+
+def _room(m: Message, total: int, reserved: int, allocated: int) -> Diagnosis | None:
+    if m.free is None or m.requested is None or not _had_room(m, total):
         return None
     asked = f"asked for {format_size(m.requested)}, {format_size(m.free)} were free"
     share = 100 * (reserved + m.requested) / total
@@ -284,11 +351,20 @@ def _fragmented(m: Message, total: int, reserved: int, allocated: int, beside: H
 def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, beside: Holders) -> Diagnosis:
     idle, requested = m.unallocated, m.requested or 0
     live = allocated - (m.private_pools or 0)
-    shares = tuple(_shares(m, total, reserved, allocated)) + _besides(m, beside)
-    if idle is not None and idle > reserved / 4:
+    shares = (*circumstances(scene, device=True), *_shares(m, total, reserved, allocated), *_besides(m, beside))
+    if scene.activity is Activity.SAVING and requested >= total / 8:
+        return Diagnosis(
+            Kind.GENUINE,
+            f"Saving the checkpoint asks for {format_size(requested)} in one piece: a whole copy of parameters that are spread otherwise.",
+            shares,
+        )
+    # Much is idle, if little against the device, and much more than was asked for: sizes that vary have cut it up.
+    in_pieces = idle is not None and requested and idle >= 8 * requested and idle >= total / 32
+    if idle is not None and (idle > reserved / 4 or in_pieces):
         return Diagnosis(
             Kind.PARTLY_FRAGMENTATION,
-            f"Too much is live; in addition, {percent(idle, reserved)} of the cache is idle between tensors.",
+            f"Too much is live ({percent(live, total)}); in addition, {format_size(idle)} of the cache are idle between tensors"
+            + (f", in pieces smaller than the {format_size(requested)} asked for." if in_pieces else "."),
             shares,
         )
     if m.free is None and reserved + requested < 0.9 * total:
@@ -307,6 +383,8 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
     else:
         headline = f"{format_size(live)} of live tensors and {format_size(requested)} more do not fit into {format_size(total)}"
         headline += " together with what else is there." if sum(others(m) or ()) else "."
+    if scene.activity is Activity.ENGINE and idle is not None and idle >= requested:
+        shares = (*shares, "the idle part would have been enough in one piece: fragmentation has a part in it")
     if requested >= total / 4:
         shares = (f"one allocation asks for {percent(requested, total)} of the device: {elements(requested, scene)}", *shares)
     return Diagnosis(Kind.GENUINE, headline, (*((f"it failed {while_}",) if while_ else ()), *shares))
@@ -346,14 +424,19 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
     if beside.unnamed > total / 20:
         because.append(
             f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
+            + ("" if beside.named or m.processes else ", or a program that this one has started")
         )
-    if m.unallocated is not None and m.requested is not None and 0 <= m.unallocated - m.requested < total / 20:
+    last_pieces = m.unallocated is not None and m.requested is not None and 0 <= m.unallocated - m.requested < total / 20
+    if last_pieces and not _had_room(m, total):
         because.append(
-            f"idle in the cache {format_size(m.unallocated)}: the last pieces of a full device, so fragmentation is not the cause"
+            f"idle in the cache {format_size(m.unallocated or 0)}: the last pieces of a full device, so fragmentation is not the cause"
         )
     held = beside.of_others
-    shared = held <= total / 2
-    if shared and m.requested is not None:
+    # Where nobody is named, it may also be what this program holds outside PyTorch's cache.
+    shared = held <= total / 2 or not beside.named
+    if m.free is not None and m.requested is not None and m.free >= driver_request(m.requested):
+        because.append(f"{format_size(m.free)} were free when the report was written: what others hold changes in between")
+    elif held <= total / 2 and m.requested is not None:
         enough = held + (m.free or 0) >= driver_request(m.requested)
         because.append(
             "with all of it free, the program would have gone on; whether for long, the message does not say"

@@ -115,7 +115,8 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
 OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "llama.cpp": (
-            "-ngl 20 -c 4096 --cache-type-k q8_0        # ollama: num_gpu, num_ctx, OLLAMA_KV_CACHE_TYPE",
+            "-c 4096 --cache-type-k q8_0 -ngl 20 --tensor-split 1,1        # llama-cpp-python: n_ctx, type_k, n_gpu_layers\n"
+            "OLLAMA_MAX_LOADED_MODELS=1 OLLAMA_NUM_PARALLEL=1        # ollama, beside num_ctx and num_gpu; `ollama stop MODEL`",
             "llama.cpp tools/server/README.md; ollama docs/faq.md",
         ),
         "CTranslate2": (

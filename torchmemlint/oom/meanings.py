@@ -8,6 +8,7 @@ from enum import Enum
 
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import ELEMENT_BYTES, Activity, Scene
+from torchmemlint.oom.signs import Sign
 from torchmemlint.oom.sizes import GIB, TIB, format_size, percent
 from torchmemlint.oom.wordings import Family
 
@@ -88,6 +89,7 @@ def while_doing(scene: Scene) -> str:
         Activity.INFERENCE: "during inference",
         Activity.LOADING: "while weights were loaded or moved",
         Activity.COMPILATION: "during compilation",
+        Activity.SAVING: "while a checkpoint was saved",
         Activity.ENGINE: f"in a serving engine ({scene.engine})" if scene.engine else "in a serving engine",
     }.get(scene.activity, "")
 
@@ -95,11 +97,28 @@ def while_doing(scene: Scene) -> str:
 def without_figures(m: Message, scene: Scene) -> Diagnosis:
     """Device memory ran out, and the message does not say how much of it who holds."""
     while_ = while_doing(scene)
+    asynchronous = "it is from the backend cudaMallocAsync, whose settings are not those of PyTorch's own allocator"
     return Diagnosis(
         Kind.UNCLEAR,
         f"Device memory ran out{' ' + while_ if while_ else ''}; the message gives no figures.",
-        (f"asked for {format_size(m.requested)}",) if m.requested is not None else (),
+        (
+            *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
+            *((asynchronous,) if m.family is Family.ASYNC else ()),
+            *circumstances(scene, device=True),
+        ),
     )
+
+
+def circumstances(scene: Scene, *, device: bool) -> tuple[str, ...]:
+    """Sentences about what the lines before the message show: figures that grow, a batch size that was searched for."""
+    sentences = []
+    if scene.growth is not None and scene.growth.of_host is not device:
+        sentences.append(
+            f"the log shows `{scene.growth.label}` rise from {scene.growth.first} to {scene.growth.last}: something is kept from step to step"
+        )
+    if device and Sign.SEARCHED in scene.signs:
+        sentences.append("the batch size comes from a search that goes up to the limit: the run itself has no margin")
+    return tuple(sentences)
 
 
 def _host(m: Message, scene: Scene) -> Diagnosis:
@@ -111,10 +130,15 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
         )
     asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
     large = (elements(m.requested, scene),) if m.requested is not None and m.requested >= 16 * GIB else ()
+    limit = (
+        "under Windows the limit is RAM and paging file together, of what is promised: free RAM may be left"
+        if Sign.WINDOWS in scene.signs
+        else "the limit of the container or job counts, not the machine's memory"
+    )
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The memory of the host ran out, not that of a GPU{asked}.",
-        (*large, "the limit of the container or job counts, not the machine's memory"),
+        (*large, *circumstances(scene, device=False), limit),
     )
 
 
@@ -145,6 +169,15 @@ def _outside(who: str) -> Callable[[Message, Scene], Diagnosis]:
 
 
 def _nccl(m: Message, scene: Scene) -> Diagnosis:
+    if Sign.NCCL_HOST in scene.signs:
+        return Diagnosis(
+            Kind.HOST_MEMORY,
+            "NCCL was refused pinned memory of the host, for its transport through shared memory; it was not the device's.",
+            (
+                "the lines beside the message are those of that transport",
+                "under WSL and in containers such memory is limited, or cannot be mapped at all",
+            ),
+        )
     found = _outside("NCCL (its buffers)")(m, scene)
     early = "at the first collective call the model is seldom to blame: see whether two ranks share the device, and who else is on it"
     return replace(found, because=(*found.because, early))
@@ -168,7 +201,77 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
                 "another process holds the device, or one that crashed still does",
             ),
         )
-    return _outside("The driver or a library")(m, scene)
+    late = "such errors may be reported later than they happen, so the traceback can point elsewhere"
+    if m.writer:
+        found = _outside(m.writer)(m, scene)
+        return replace(found, because=(*found.because, late))
+    return Diagnosis(
+        Kind.OUTSIDE_CACHE,
+        "The driver refused memory that was asked for outside PyTorch's cache.",
+        (
+            "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
+            "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
+            late,
+        ),
+    )
+
+
+def _batch_search(m: Message, scene: Scene) -> Diagnosis:
+    hidden = "any error whose text contains the words it looks for counts as out of memory: read the first one in the log"
+    if Sign.PROGRESSED in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The search for a batch size ended at zero after steps had run: the failure that started it is hidden.",
+            (
+                "what ran for some time fits, at least at first: an evaluation, a longer batch or something that grows came next",
+                "each further try starts with what the failed ones still hold",
+                hidden,
+            ),
+        )
+    return Diagnosis(
+        Kind.GENUINE,
+        "Every batch size down to one failed: what is too large is the model, its optimizer, or what an earlier try still holds.",
+        (
+            "a smaller batch was tried already, and is no remedy",
+            "the search repeats inside the handler's reach: what the failed try has stored outside its function stays",
+            hidden,
+        ),
+    )
+
+
+def _killed(m: Message, scene: Scene) -> Diagnosis:
+    if scene.stage == "extension":
+        return _BY_FAMILY[Family.COMPILER_KILLED](m, scene)
+    proof = "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`"
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        "A process was killed from outside, as the system does when the host's memory runs out.",
+        (*circumstances(scene, device=False), proof),
+    )
+
+
+def _kernel_killed(m: Message, scene: Scene) -> Diagnosis:
+    held = (f"the process that it killed held {format_size(m.requested)}",) if m.requested is not None else ()
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        "The memory of the host ran out, and the system killed a process.",
+        (
+            *held,
+            *circumstances(scene, device=False),
+            "in a container or a job, its limit counts; under WSL, that of the virtual machine",
+        ),
+    )
+
+
+def _managed(m: Message, scene: Scene) -> Diagnosis:
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        "bitsandbytes was refused unified memory, which its paged optimizer takes from host and device together.",
+        (
+            "the device may have room: pages that are not in use lie in the host's memory",
+            "under WSL and Windows little of it can be had, so that a paged optimizer fails there first",
+        ),
+    )
 
 
 def _cap(m: Message, scene: Scene) -> Diagnosis:
@@ -191,11 +294,12 @@ def _metal_buffer(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
-def _block(m: Message, scene: Scene) -> Diagnosis:
+def block_limit(m: Message, scene: Scene) -> Diagnosis:
+    """One block that is larger than an Intel GPU gives, whatever is free."""
     size = f"One block of {format_size(m.requested)}" if m.requested is not None else "One block"
     return Diagnosis(
         Kind.OVERSIZED_REQUEST,
-        f"{size} is more than this Intel GPU gives in one piece: 4 GiB.",
+        f"{size} is more than many Intel GPUs give in one piece, which is 4 GiB; the device has room.",
         (
             *((elements(m.requested, scene),) if m.requested is not None else ()),
             "free memory makes no difference to that limit",
@@ -214,6 +318,12 @@ def _pool(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _kernel(m: Message, scene: Scene) -> Diagnosis:
+    if Sign.HANDLED in scene.signs:
+        return Diagnosis(
+            Kind.NOT_MEMORY,
+            "Nothing failed: a candidate that needs more on-chip memory than this GPU has was dropped, and the program goes on.",
+            ("autotuning tries many variants of a kernel, and keeps the fastest of those that run",),
+        )
     numbers = (
         (f"one block of the kernel needs {m.requested:,} bytes, a multiprocessor has {m.allowed:,}",)
         if m.requested is not None and m.allowed is not None
@@ -239,6 +349,7 @@ def _engine_share(m: Message, scene: Scene) -> Diagnosis:
         f"{m.writer} is set to take {format_size(m.requested)} of the device, of which only {format_size(m.free)} are free.",
         (
             f"something else holds {format_size(held)} of {format_size(m.total)} ({percent(held, m.total)}) before the engine starts",
+            f"with what is free now, a share of {int(100 * m.free / max(m.total, 1)) / 100:.2f} would fit",
             "an earlier engine that still ends, another process, a desktop, or the memory that an integrated GPU shares with the host",
         ),
     )
@@ -275,7 +386,11 @@ def _host_limit(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The host's memory reached the limit that {m.writer or 'the scheduler'} watches, and the process was ended from outside.",
-        (*used, "the memory of GPUs does not count there; that of loader workers and of all ranks on the node does"),
+        (
+            *used,
+            *circumstances(scene, device=False),
+            "the memory of GPUs does not count there; that of loader workers and of all ranks on the node does",
+        ),
     )
 
 
@@ -306,7 +421,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "A command of the Apple GPU ran out of memory, which the GPU shares with the system.",
         "Metal reports it when the command runs, not when memory is allocated, so the traceback may be later than the cause",
     ),
-    Family.BLOCK_LIMIT: _block,
+    Family.BLOCK_LIMIT: block_limit,
     Family.DIRECTML: lambda m, scene: Diagnosis(
         Kind.UNCLEAR,
         "DirectML could not allocate a tensor; it gives no figures about the device.",
@@ -329,13 +444,9 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "run the same line with a batch of one: if it works, memory was the reason",
     ),
     Family.KERNEL: _kernel,
-    Family.BATCH_SEARCH: _fixed(
-        Kind.GENUINE,
-        "Every batch size down to one failed: what is too large is the model, its optimizer, or what an earlier try still holds.",
-        "a smaller batch was tried already, and is no remedy",
-        "the search repeats inside the handler's reach: what the failed try has stored outside its function stays",
-        "any error whose text contains the words it looks for counts as out of memory: read the first one in the log",
-    ),
+    Family.BATCH_SEARCH: _batch_search,
+    Family.MANAGED: _managed,
+    Family.KERNEL_KILLED: _kernel_killed,
     Family.DISPATCHED: _fixed(
         Kind.GENUINE,
         "The weights do not fit on the device, quantized as they are: a part would have to stay on the host.",
@@ -363,6 +474,11 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "The engine's measurement was disturbed: while it ran, something else on the device freed memory.",
         "memory did not run out; the engine does not trust its figures",
         "an earlier process that was still ending, or a neighbour on the same device",
+    ),
+    Family.ENGINE_WAKE: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The engine slept, and cannot take its share of the device back: what runs beside it holds too much.",
+        "a trainer in the same process keeps weights, optimizer state and its idle cache there while the engine wakes",
     ),
     Family.ENGINE_SWAP: _fixed(
         Kind.HOST_MEMORY,
@@ -409,9 +525,5 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         Kind.NOT_MEMORY,
         "The limit of open files is reached, not that of memory: each tensor that a worker shares holds a file descriptor.",
     ),
-    Family.WORKER_KILLED: _fixed(
-        Kind.HOST_MEMORY,
-        "A process was killed from outside, as the system does when the host's memory runs out.",
-        "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`",
-    ),
+    Family.WORKER_KILLED: _killed,
 }

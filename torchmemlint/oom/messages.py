@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from torchmemlint.oom.wordings import DEVICE_WORDS, HEADS, SIZE, Family, Head
@@ -32,6 +32,7 @@ class Message:
     allowed          the limit set for this process (memory fraction, MPS watermark)
     this_process     all device memory of this process, outside PyTorch too
     processes        (pid, bytes) of each ``Process N has …`` part; in a container the own process can be among them
+    hinted           whether the message advises a setting of the allocator, which torch has since 1.10
     text             the message, white space collapsed
     """
 
@@ -52,6 +53,7 @@ class Message:
     other_allocations: int | None = None
     processes: tuple[tuple[int, int], ...] = ()
     writer: str = ""
+    hinted: bool = field(default=False, compare=False)
 
 
 _BINARY = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -63,6 +65,8 @@ def parse_size(number: str, unit: str, *, labels_are_binary: bool = False) -> in
     ``labels_are_binary`` is for writers that divide by 1,024 and print KB, MB, GB all the same: the MPS allocator up to
     torch 2.9 (``format_size`` in MPSAllocator.h) and the TH allocator of torch 0.x.
     """
+    if unit == "kB":
+        return 1024 * int(number)  # the kernel's
     if unit in ("bytes", ""):
         return int(float(number))
     base = 1024 if labels_are_binary or "i" in unit else 1000
@@ -170,6 +174,7 @@ _REQUEST = {
     Family.POOL: r"for size::(\d{1,20})()",
     Family.BLOCK_LIMIT: rf"Tried to allocate {SIZE}",
     Family.OTHER_PROGRAM: rf"allocating {SIZE}",
+    Family.KERNEL_KILLED: r"anon-rss:(\d{1,15})(kB)",
 }
 
 
@@ -208,7 +213,7 @@ _TAILS = re.compile(r" (?:If reserved |Please use |Use PYTORCH_|See documentatio
 def needs_next_line(text: str, family: Family) -> bool:
     """Whether the message in ``text`` stops before its last figure, so that the next line of the log may hold the rest."""
     last = _COMPLETE.get(family)
-    if len(text) >= MAX_TEXT:
+    if len(text) >= MAX_TEXT or (family is Family.ASYNC and "would exceed" not in text):
         return False
     if last is None:
         begun = {Family.PREEMPTED: "preemptively rejected", Family.HOST_LIMIT: "running low on memory"}.get(family)
@@ -223,7 +228,8 @@ def parse_message(text: str, begun: Begun) -> Message:
     words = " ".join(text[:MAX_TEXT].split())
     if family is Family.PARENTHESES:
         words = words[: words.find(")") + 1] or words  # what follows the parenthesis is advice or another line
-    binary = family in (Family.MPS, Family.MPS_BUFFER) or (family is Family.CPU and "Buy new RAM" in words)
+    # Ray divides by 1,024 three times, and prints GB (ray src/ray/raylet/node_manager.cc).
+    binary = family in (Family.MPS, Family.MPS_BUFFER, Family.HOST_LIMIT) or (family is Family.CPU and "Buy new RAM" in words)
     sizes: dict[str, int] = {}
     for name, pattern in _FIELDS.get(family, {}).items():
         found = pattern.search(words)
@@ -259,6 +265,7 @@ def parse_message(text: str, begun: Begun) -> Message:
         other_allocations=sizes.get("other_allocations"),
         processes=processes,
         writer=begun.head.writer,
+        hinted="ALLOC_CONF" in text or "max_split_size_mb" in text,
     )
 
 

@@ -74,7 +74,7 @@ SHAPES = Remedy(
 FUSED_ATTENTION = Remedy(
     "Never build the attention matrix",
     "it grows with the square of the length: 2,048 tokens took 202 MB by hand and 7.4 MB fused (measured on the CPU)",
-    "out = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+    'out = torch.nn.functional.scaled_dot_product_attention(q, k, v)    # transformers: attn_implementation="sdpa"',
     Advice.FUSED_ATTENTION,
 )
 LEAVE_ROOM = Remedy(
@@ -146,7 +146,8 @@ WEIGHTS_IN_FEWER_BITS = Remedy(
 SHARD_WEIGHTS = Remedy(
     "Spread the weights over several devices, or over device and host",
     "what does not fit on one device can be split by layers (device_map) or by parameters (FSDP, ZeRO-3)",
-    'model = AutoModel.from_pretrained(name, device_map="auto")    # training: fully_shard(layer), or ZeRO stage 3',
+    'model = AutoModel.from_pretrained(name, device_map="auto")    # training: fully_shard(layer), or ZeRO stage 3,\n'
+    "# with HfDeepSpeedConfig(config) before from_pretrained: a model that is loaded already stays whole on every rank",
 )
 LOAD_ONCE = Remedy(
     "Never have the weights twice",
@@ -228,4 +229,127 @@ FREE_OBJECTS = Remedy(
     "Release references to objects that are no longer read",
     "an object stays while any variable, list or task holds its reference",
     "del refs        # ray.put once instead of in a loop; ray.init(object_store_memory=…) for more room",
+)
+SHARDED_STATE = Remedy(
+    "Save each rank's part, or gather the whole on the host of one rank",
+    "a full state dict is an unsharded copy of all parameters, made on the device unless it is told otherwise",
+    "torch.distributed.checkpoint.save(sharded_state, checkpoint_id=path)\n"
+    "FullStateDictConfig(offload_to_cpu=True, rank0_only=True)    # FSDP; DeepSpeed: stage3_gather_16bit_weights_on_model_save=false",
+)
+COPIES_ON_HOST = Remedy(
+    "Keep averaged and reference copies of the model on the host",
+    "an EMA is read at a save or an evaluation only",
+    "ema = {name: value.detach().cpu() for name, value in model.state_dict().items()}",
+)
+MARGIN = Remedy(
+    "Take a margin below the batch size that the search found",
+    "the search stops at the largest size that passes a few steps; longer samples, validation and the allocator's gaps come later, and what "
+    "its failed tries hold stays in the process",
+    "batch_size = int(0.8 * found)        # in a new process; more steps per trial in the search",
+)
+WITHOUT_SEARCH = Remedy(
+    "Set a batch size, without the search, to see the first error",
+    "the search hides it, and repeats the program with what the failed try still holds",
+    "TrainingArguments(auto_find_batch_size=False, per_device_train_batch_size=n)        # resume from the last checkpoint, in a new process",
+)
+SMALLER_EVALUATION = Remedy(
+    "Evaluate in smaller batches, and move results to the host every few steps",
+    "an evaluation collects the outputs of all its batches on the device",
+    "TrainingArguments(per_device_eval_batch_size=n, eval_accumulation_steps=8)",
+)
+SEGMENTS_TAKE_EFFECT = Remedy(
+    "See that the setting of the allocator takes effect",
+    "expandable segments are set already: the variable is read when torch first uses the device, newer releases read PYTORCH_ALLOC_CONF, too, "
+    "and not every platform has them",
+    'python -c \'import torch; torch.ones(1, device="cuda"); print(torch.cuda.memory._snapshot()["allocator_settings"])\'',
+)
+NEWER_TORCH = Remedy(
+    "Use a newer torch",
+    "this release has no setting of its allocator: max_split_size_mb came with 1.10, expandable_segments with 2.1",
+    "pip install --upgrade torch",
+)
+NATIVE_ALLOCATOR = Remedy(
+    "Use PyTorch's own allocator, whose messages have figures",
+    "the program selected cudaMallocAsync, for which neither max_split_size_mb nor expandable_segments exists",
+    "export PYTORCH_CUDA_ALLOC_CONF=backend:native        # ComfyUI: --disable-cuda-malloc",
+)
+WHO_USES_SHARED_MEMORY = Remedy(
+    "See who uses the memory that GPU and host share",
+    "programs, page cache and copies on the host count; the driver may also limit how much of it the GPU gets",
+    "free -h; top -o %MEM        # ROCm: /sys/class/drm/card*/device/mem_info_gtt_*",
+)
+NOTHING_TWICE = Remedy(
+    "Drop what is no longer needed, instead of moving it to the host",
+    "on such a device a model that is offloaded takes the same memory as before",
+    "del pipe.text_encoder, pipe.transformer        # before the decoder runs; diffusers: enable_sequential_cpu_offload gains nothing",
+)
+PRINT_SIZES = Remedy(
+    "Print the sizes that reach the failing call",
+    "a count, length or index is wrong before it; an extension that was built for another torch, CUDA or number of channels reads garbage",
+    "print({name: (t.shape, t.dtype, t.isfinite().all().item()) for name, t in inputs.items()})    # then rebuild the extension",
+)
+SMALLER_BLOCKS = Remedy(
+    "Allocate in blocks below 4 GiB, or lift the driver's limit",
+    "the limit is one of a single allocation; newer drivers and releases have it relaxed",
+    "export UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1        # before the program starts",
+)
+STAY_SPREAD = Remedy(
+    "Leave the model where its device map has put it",
+    "`.cuda()` or `.to(device)` behind a device map gathers the whole model on one device again",
+    'model = AutoModel.from_pretrained(name, device_map="auto", max_memory={0: "20GiB", "cpu": "60GiB"})    # no .cuda() behind it',
+)
+UNPAGED_OPTIMIZER = Remedy(
+    "Take an optimizer that is not paged",
+    "its state then lies on the device alone: 8 bits per value for the 8-bit ones",
+    'TrainingArguments(optim="adamw_8bit")        # or adamw_torch, in place of paged_adamw_32bit',
+)
+MORE_FOR_WSL = Remedy(
+    "Give the virtual machine of WSL more memory",
+    "it has half of the machine's by default",
+    "[wsl2]        # in %UserProfile%\\.wslconfig, then: wsl --shutdown\nmemory=24GB\nswap=32GB",
+)
+NCCL_WITHOUT_HOST_MEMORY = Remedy(
+    "Let NCCL allocate its host buffers another way",
+    "the way through CUDA's virtual memory does not work everywhere; a newer NCCL checks that first",
+    "export NCCL_CUMEM_HOST_ENABLE=0        # NCCL 2.26.5 or later; as a check: NCCL_SHM_DISABLE=1, or the backend gloo",
+)
+NO_NVLS = Remedy(
+    "Do without the switch's reductions",
+    "their buffers are allocated for each communicator",
+    "export NCCL_NVLS_ENABLE=0",
+)
+FIND_THE_PLACE = Remedy(
+    "Find the call that fails",
+    "errors of the driver come late; in this mode each call waits for its result",
+    "CUDA_LAUNCH_BLOCKING=1 python program.py",
+)
+LESS_PINNED = Remedy(
+    "Keep less on the host in pinned memory",
+    "offloaded weights and prefetched batches are pinned, which the system limits; the driver's error is the same",
+    "DataLoader(dataset, pin_memory=False)        # ComfyUI: --disable-pinned-memory, --disable-async-offload",
+)
+NOTHING_TO_DO = Remedy(
+    "Change nothing",
+    "the message is about a candidate that was dropped; without autotuning it is not tried",
+    'model = torch.compile(model)        # if the lines disturb: instead of mode="max-autotune"',
+)
+ALL_DEVICES_VISIBLE = Remedy(
+    "See that the launch has as many devices as ranks",
+    "in a container with one device, or with CUDA_VISIBLE_DEVICES=0 for all, every rank takes device 0",
+    "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES        # docker run --gpus all",
+)
+TRAINER_MAKES_ROOM = Remedy(
+    "Let the trainer make room before the engine wakes",
+    "parameters, optimizer state and the idle cache of the trainer are not given back by themselves",
+    "actor.fsdp_config.param_offload=True actor.fsdp_config.optimizer_offload=True        # verl; smaller micro batches",
+)
+FIND_WHAT_GROWS = Remedy(
+    "Find what grows on the host",
+    "more memory for the job only delays the end",
+    "import tracemalloc\ntracemalloc.start()        # compare two snapshots, some hundred steps apart: lists, caches, open files",
+)
+FEWER_ACTORS = Remedy(
+    "Run fewer actors on a node, with smaller buffers, and keep less on the host for them",
+    "each actor has its own environments, replay or rollout buffers, and what is offloaded from its GPU",
+    "ray.remote(num_cpus=16)(Worker)        # fewer at a time; environments per worker, length of a rollout, offload to the CPU",
 )

@@ -25,13 +25,21 @@ def in_full(log: Log) -> list[Case]:
     """The cases that are printed in full: the first of every kind. The others differ in rank and figures only.
 
     A message that only makes it likely that memory ran out is printed in full if no other says so: after a failure, a launcher
-    kills what is left, and libraries cannot start.
+    kills what is left, and libraries cannot start. So is one without figures if no other has any: loggers repeat the first
+    words of a message.
     """
+    certain = [case for case in log.cases if case.certain] or list(log.cases)
+    told = [case for case in certain if case.diagnosis.kind is not Kind.UNCLEAR or case.message.total is not None]
     first: dict[str, Case] = {}
-    certain = [case for case in log.cases if case.certain]
-    for case in certain or log.cases:
+    for case in sorted(told or certain, key=lambda case: _figures(case) == 0):
         first.setdefault(case.diagnosis.kind.value, case)
-    return list(first.values())
+    return [case for case in log.cases if case in first.values()]
+
+
+def _figures(case: Case) -> int:
+    """How many sizes a message gives: one that repeats another in fewer words gives fewer."""
+    message = case.message
+    return sum(size is not None for size in (message.requested, message.total, message.free, message.allocated))
 
 
 def _where(case: Case) -> str:

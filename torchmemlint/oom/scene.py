@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from torchmemlint.oom.log_line import read_line
+from torchmemlint.oom.signs import Growth, Sign, growth_of, signs_of
 from torchmemlint.oom.traceback import Frame, is_library
 
 MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
@@ -28,6 +29,7 @@ class Activity(Enum):
     ENGINE = "serving engine"
     LOADING = "loading or moving weights"
     COMPILATION = "compilation"
+    SAVING = "saving a checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Scene:
     library     the library or program, not PyTorch, that the innermost frame or a line next to the message belongs to
     shown_by    the frame or line that the answer comes from, for the report
     no_grad     whether a frame shows that no gradients were taken
-    windows     whether paths or the driver show that the program ran under Windows or WSL
+    signs       circumstances that the lines around the message show
+    growth      a figure about memory that rose in the lines before
     dtype       the element type on the failing line, "" when it names none
     """
 
@@ -48,7 +51,8 @@ class Scene:
     library: str = ""
     shown_by: str = ""
     no_grad: bool = False
-    windows: bool = False
+    signs: frozenset[Sign] = frozenset()
+    growth: Growth | None = None
     dtype: str = ""
 
 
@@ -103,6 +107,7 @@ _LIBRARIES = (
 """Libraries with an allocator of their own: a path of a frame, or words of a line next to the message."""
 _LIBRARY_LINES = 4
 _ENGINE_STAGES = (
+    ("wake", re.compile(r"wake_up|cumem|create_and_map"), "vllm device_allocator/cumem.py"),
     ("graphs", re.compile(r"cuda_?graph|capture", re.IGNORECASE), "vllm capture_model; sglang CudaGraphRunner.capture"),
     (
         "weights",
@@ -124,6 +129,7 @@ _ENGINE_STAGES = (
 )
 
 _TRAIN, _INFER, _LOAD, _COMPILE = Activity.TRAINING, Activity.INFERENCE, Activity.LOADING, Activity.COMPILATION
+_SAVE = Activity.SAVING
 
 _ROWS = (
     _row(Activity.UNKNOWN, "pinning", "torch/utils/data/_utils/pin_memory.py", path=r"torch/utils/data/_utils/pin_memory\.py"),
@@ -154,6 +160,21 @@ _ROWS = (
     _row(_COMPILE, "graphs", "torch/_inductor/cudagraph_trees.py", path=r"torch/_inductor/cudagraph_trees\.py"),
     _row(_COMPILE, "graphs", "torch/cuda/graphs.py", path=r"torch/cuda/graphs\.py"),
     _row(_COMPILE, "extension", "torch/utils/cpp_extension.py", path=r"torch/utils/cpp_extension\.py"),
+    # The state that is written to a checkpoint.
+    _row(
+        _SAVE,
+        "",
+        "torch/distributed/fsdp/_state_dict_utils.py, torch/distributed/checkpoint, torch/serialization.py, deepspeed, accelerate",
+        path=r"torch/distributed/(?:fsdp/_state_dict_utils|checkpoint/)|torch/serialization\.py|deepspeed/|accelerate/|transformers/(?:trainer|modeling_utils)\.py",
+        function=r"^_?(?:save|_save\w*|save_\w+|full_pre_state_dict_hook|full_post_state_dict_hook|_full_\w+state_dict_hook|get_state_dict|"
+        r"zero3_consolidated\w*|_zero3_consolidated\w*|consolidate\w*|_gather_state_dict|_common_unshard_pre_state_dict_hook)$",
+    ),
+    _row(
+        _SAVE,
+        "",
+        "the calls themselves",
+        code=r"(?<!load_)\bstate_dict\(\)|\bsave_(?:pretrained|model|checkpoint|state)\(|\btorch\.save\(",
+    ),
     # Weights.
     _row(
         _LOAD,
@@ -202,7 +223,7 @@ _ROWS = (
         "weights",
         "ComfyUI comfy/model_management.py, model_patcher.py",
         path=r"comfy/(?:model_management|model_patcher)\.py",
-        function=r"load|patch|cast_to|unet_manual",
+        function=r"^(?:load\w*|model_load|partially_load|patch_\w+|cast_to\w*)$",
     ),
     _row(
         _LOAD,
@@ -301,13 +322,13 @@ _ROWS = (
         _INFER,
         "",
         "ComfyUI comfy/samplers.py, sd.py; stable-diffusion-webui modules/processing.py",
-        path=r"comfy/(?:samplers|sample|sd|k_diffusion|ldm|nested_tensor)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/",
+        path=r"(?:^|/)comfy/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/",
     ),
     _row(
         _INFER,
         "",
         "names of functions that infer",
-        function=r"^(?:_?eval\w*|_?validat\w*|val(?:_\w+|idation\w*)?|test_\w+|predict\w*|_?infer\w*|inference\w*|generate\w*|sample_\w+|embed\w*|encode_\w+|"
+        function=r"^(?:_?eval\w*|_?validat\w*|val(?:_\w+|idation\w*)?|test_\w+|predict\w*|_?infer\w*|inference\w*|generate\w*|sample_\w+|embed\w*|encode(?:_\w+)?|decode(?:_\w+)?|"
         r"extract_features?|transcribe|chat|synthesi[sz]e\w*|get_embeddings?)$",
     ),
     _row(_INFER, "", "calls that infer", code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\("),
@@ -318,11 +339,15 @@ _SCRIPTS = (
     (
         Activity.INFERENCE,
         re.compile(
-            r"(?:^|[/_-])(?:\w*infer\w*|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
+            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|encode\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
         ),
     ),
 )
 """What the name of the user's file says, where no frame says more."""
+_GATHERED = re.compile(r"device_map=.{1,200}\.(?:cuda|to)\(")
+"""A model that a device map has spread, moved to one device in the same line."""
+_ENGINE_STARTS = re.compile(r"\bLLM\(|\bAsyncLLMEngine\b|\bsgl\.Engine\(|\bpipeline\(.{0,80}TurbomindEngineConfig")
+"""Calls that start an engine, which measures its largest batch before it serves."""
 _DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
 _DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
 _LINES = (
@@ -357,12 +382,11 @@ _LINES = (
         Activity.INFERENCE,
         "",
         re.compile(
-            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|\bgot prompt\b|DDIM Sampler|\b(?:inference|generate|predict)\w*\.py\b"
+            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|\bgot prompt\b|DDIM Sampler|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
         ),
         "progress lines of samplers; the launcher's command",
     ),
 )
-_WINDOWS = re.compile(r"\b[A-Z]:\\|\bWSL2?\b|/mnt/[cd]/")
 _DTYPE = re.compile(
     r"\b(?:torch|np)\.(float64|double|float32|float16|half|bfloat16|int64|long|int32|int16|int8|uint8|bool|float8_\w+)\b"
 )
@@ -378,14 +402,27 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, writer: str) 
     ``writer`` is the engine that wrote the message itself, "" when none did.
     """
     found = _from_frames(frames)
-    lines = _lines(before, after)
+    above, below = _lines(before, after)
     if writer in {name for name, _, _ in _ENGINE_PACKAGES}:
         found = replace(found, activity=Activity.ENGINE, engine=writer)
     elif found.activity is Activity.UNKNOWN:
-        found = _from_lines(lines)
+        found = _from_lines([*above, *below])
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
-    windows = any(_WINDOWS.search(frame.path) for frame in frames) or any(_WINDOWS.search(line) for line in lines)
-    return replace(found, dtype=dtype, windows=windows, no_grad=_no_grad(frames), library=_library(frames, before, after))
+    if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
+        found = replace(found, stage="gathered")
+    if found.activity is Activity.ENGINE and not found.stage and any(_ENGINE_STARTS.search(frame.code) for frame in frames):
+        found = replace(found, stage="profile")
+    signs = signs_of([*above, *(frame.path for frame in frames)], below)
+    if Sign.EXTENSION in signs and found.activity is Activity.UNKNOWN:
+        found = Scene(Activity.COMPILATION, "extension")
+    return replace(
+        found,
+        dtype=dtype,
+        signs=signs,
+        growth=growth_of(above),
+        no_grad=_no_grad(frames),
+        library=_library(frames, before, after),
+    )
 
 
 def _library(frames: Sequence[Frame], before: bytes, after: bytes) -> str:
@@ -432,9 +469,16 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
     return _DECORATED_OF_TRAINING.search(paths[number + 1]) is None
 
 
+_WITHOUT_GRADIENTS = re.compile(r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/")
+
+
 def _no_grad(frames: Sequence[Frame]) -> bool:
+    """Whether a frame shows that no gradients were taken: a decorator, or a library that takes none."""
     paths = [frame.path.replace("\\", "/") for frame in frames]
-    return any(_is_no_grad(paths, number) for number in range(len(paths)))
+    return any(
+        _is_no_grad(paths, number) or _WITHOUT_GRADIENTS.search(paths[number]) or ".generate(" in frames[number].code
+        for number in range(len(paths))
+    )
 
 
 def _shown(frame: Frame) -> str:
@@ -442,11 +486,11 @@ def _shown(frame: Frame) -> str:
     return f"{'/'.join(parts[-3:])}:{frame.row} in {frame.function}"
 
 
-def _lines(before: bytes, after: bytes) -> list[str]:
-    """The lines around a message, nearest first: those above it, then those below."""
+def _lines(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
+    """The lines above a message and those below it, nearest first."""
     above = before[-64 * 1024 :].decode("utf-8", "replace").split("\n")[-MAX_LINES_BEFORE:]
     below = after.decode("utf-8", "replace").split("\n")[:MAX_LINES_AFTER]
-    return [read_line(raw[:MAX_LINE]).text for raw in (*reversed(above), *below)]
+    return [read_line(raw[:MAX_LINE]).text for raw in reversed(above)], [read_line(raw[:MAX_LINE]).text for raw in below]
 
 
 def _from_lines(lines: Sequence[str]) -> Scene:

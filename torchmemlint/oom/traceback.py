@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from torchmemlint.files.reading import MAX_NOTEBOOK_BYTES, as_text, read_beginning
@@ -63,7 +64,29 @@ def read_traceback(before: bytes, source: str) -> tuple[Frame, ...]:
         # No header (a truncated log, or a box without one): frames that stand right above the message still count.
         lines = lines[:60]
     lines.reverse()
-    return _frames(lines)[-MAX_FRAMES:]
+    return () if _ended(lines) else _frames(lines)[-MAX_FRAMES:]
+
+
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]{0,100}(?:Error|Exception|Interrupt|Exit)(?::|$)")
+
+
+def _ended(lines: Sequence[str]) -> bool:
+    """Whether the traceback in ``lines`` is that of another exception: its last line stands there, with an empty line below it.
+
+    A message of several lines has such a line inside it, with no empty one.
+    """
+    # The last of the lines is the beginning of the message's own.
+    return any(_EXCEPTION.match(text) is not None and not following.strip() for text, following in pairwise(lines[:-1]))
+
+
+_BELOW = re.compile(r"Stack ?[Tt]race|Traceback|Call [Ss]tack")
+
+
+def read_traceback_below(after: bytes) -> tuple[Frame, ...]:
+    """The traceback that an error report prints below its message, under a heading; () for none."""
+    lines = [read_line(raw[:2000]).text for raw in after.decode("utf-8", "replace").split("\n")]
+    heading = next((number for number, text in enumerate(lines[:4]) if _BELOW.search(text)), None)
+    return () if heading is None else _frames(lines[heading + 1 :])[-MAX_FRAMES:]
 
 
 def _frames(lines: Sequence[str]) -> tuple[Frame, ...]:

@@ -30,6 +30,7 @@ class Family(Enum):
     MPS_COMMAND = "Metal command buffer"
     BLOCK_LIMIT = "largest block of an Intel GPU"
     DIRECTML = "DirectML"
+    MANAGED = "unified memory of a paged optimizer"
     RAW = "driver or runtime, outside the caching allocator"
     LIBRARY = "cuBLAS, cuDNN or another library"
     LIBRARY_INIT = "cuBLAS or cuDNN, not initialised"
@@ -44,6 +45,7 @@ class Family(Enum):
     ENGINE_WARMUP = "serving engine, its warm-up"
     ENGINE_FULL = "serving engine, its cache is full"
     ENGINE_PROFILE = "serving engine, its measurement was disturbed"
+    ENGINE_WAKE = "serving engine, its memory taken back after sleep"
     ENGINE_SWAP = "serving engine, its space on the host"
     OTHER_PROGRAM = "another program or library"
     CPU = "CPU allocator"
@@ -52,6 +54,7 @@ class Family(Enum):
     PAGING_FILE = "Windows, commit limit"
     OBJECT_STORE = "object store of Ray"
     COMPILER_KILLED = "compiler killed by the system"
+    KERNEL_KILLED = "the system's log of a process that it killed"
     WORKER_KILLED = "process killed by the system"
     SHARED_MEMORY = "shared memory"
     NCCL_SHARED_MEMORY = "shared memory of NCCL"
@@ -135,7 +138,7 @@ _DEVICE = (
     ),
     _head(
         Family.ASYNC,
-        r"Allocation on device (?:\d{1,4} )?would exceed allowed memory|(?:OutOfMemoryError: |!!! )Allocation on device",
+        r"Allocation on device (?:\d{1,4} )?would exceed allowed memory|(?<=OutOfMemoryError: )Allocation on device|(?<=!!! )Allocation on device",
         "Allocation on device",
         "pytorch c10/cuda/CUDAMallocAsyncAllocator.cpp; github.com/kijai/ComfyUI-SUPIR/issues/183",
     ),
@@ -328,6 +331,13 @@ _ENGINES = (
         writer="vLLM",
     ),
     _head(
+        Family.ENGINE_WAKE,
+        r"CUDA Error: out of memory at \S{0,300}cumem_allocator",
+        "out of memory",
+        "vllm csrc/cumem_allocator.cpp; github.com/volcengine/verl/issues/302",
+        writer="vLLM",
+    ),
+    _head(
         Family.ENGINE_SWAP,
         r"Too large swap space\.",
         "total CPU memory",
@@ -422,8 +432,15 @@ _RUNTIME = (
         writer="Triton",
     ),
     _head(
+        Family.MANAGED,
+        r"Error out of memory at line \d{1,6} in file \S{0,300}pythonInterface",
+        "out of memory",
+        "bitsandbytes csrc/pythonInterface.c: only cudaMallocManaged is checked there; github.com/InternLM/xtuner/issues/319",
+        writer="bitsandbytes",
+    ),
+    _head(
         Family.RAW,
-        r"Error out of memory at line \d{1,6} in file \S{0,300}(?:bitsandbytes|pythonInterface|ops\.cu)",
+        r"Error out of memory at line \d{1,6} in file \S{0,300}(?:bitsandbytes|ops\.cu)",
         "out of memory",
         "bitsandbytes csrc/ops.cuh; github.com/bitsandbytes-foundation/bitsandbytes/issues/464",
         writer="bitsandbytes",
@@ -460,7 +477,7 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b|"
+        r"\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b(?!')|"
         r"\bCUDA (?:[Dd]river |[Rr]untime )?[Ee]rror(?: \d| \([^)]{1,300}\))?: out of memory",
         "OUT_OF_MEMORY | MemoryAllocation | out of memory",
         "pytorch c10/cuda/CUDAException.cpp, c10/cuda/driver_api.h; cuda include/driver_types.h",
@@ -568,9 +585,9 @@ _HOST = (
     ),
     _head(
         Family.COMPILER_KILLED,
-        r"fatal error: Killed signal terminated program (?:cc1plus|cicc|as)\b",
-        "Killed signal terminated",
-        "gcc gcc/gcc.cc",
+        r"fatal error: Killed signal terminated program \w{1,12}|'\w{1,12}' died due to signal 9 \(Kill signal\)",
+        "Killed signal terminated | due to signal 9",
+        "gcc gcc/gcc.cc; nvcc; github.com/Dao-AILab/flash-attention/issues/1549",
         backend="CPU",
     ),
     _head(
@@ -612,8 +629,16 @@ _HOST = (
         backend="CPU",
     ),
     _head(
+        Family.KERNEL_KILLED,
+        r"[Oo]ut of memory: Kill(?:ed)? process",
+        "ut of memory",
+        "linux mm/oom_kill.c",
+        backend="CPU",
+        writer="the system",
+    ),
+    _head(
         Family.WORKER_KILLED,
-        r"[Oo]ut of memory: Kill(?:ed)? process|oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
+        r"oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
         r"SIGKILL! Perhaps out of memory",
         "ut of memory | oom-kill | OOM killer",
         "linux mm/oom_kill.c; systemd; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py",

@@ -1,0 +1,134 @@
+"""What the lines around a message say of the circumstances: what was set, what went before, and what grew.
+
+Each sign has the source of its wording beside it. A sign changes the words and the order of the advice, never the figures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+NEAR = 8
+"""Lines next to the message in which a sign that belongs to it is looked for."""
+
+
+class Sign(Enum):
+    """A circumstance that the log shows."""
+
+    SEGMENTS_SET = "expandable segments are set"
+    UNIFIED = "the device shares the host's memory"
+    WINDOWS = "Windows"
+    WSL = "WSL"
+    SEARCHED = "a search chose the batch size"
+    PROGRESSED = "steps had run before"
+    HANDLED = "the program goes on without what failed"
+    EXTENSION = "an extension is being built"
+    NCCL_HOST = "NCCL's transport through the host's memory"
+    NCCL_NVLS = "NCCL's transport through the switch"
+    OFFLOADED = "parts of the model are kept on the host"
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A figure that the log prints again and again, and that rose: its name there, and its first and last values as printed."""
+
+    label: str
+    first: str
+    last: str
+
+    @property
+    def of_host(self) -> bool:
+        """Whether the figure is about the host's memory."""
+        return re.search(r"rss|cpu|ram|host", self.label, re.IGNORECASE) is not None
+
+
+_SIGNS = (
+    (
+        Sign.SEGMENTS_SET,
+        False,
+        r"(?<!try setting )PYTORCH_\w*ALLOC_CONF['\"]?\]? ?[=:] ?['\"]?[\w:,.]*expandable_segments:True",
+        "torch, notes on CUDA",
+    ),
+    (
+        Sign.UNIFIED,
+        False,
+        r"\bgfx(?:90c|1103|115[0-3])\b|\bStrix\b|\bRyzen AI\b|\bGB10\b|\bDGX Spark\b|\bJetson\b|\b(?:Orin|Xavier|Tegra)\b|\bUMA\b|unified memory|"
+        r"\bIntel\(R\) (?:Iris|UHD|Arc\(TM\) Graphics)",
+        "names of integrated GPUs: ROCm's gfx targets, NVIDIA's Jetson and GB10, Intel's",
+    ),
+    (Sign.WINDOWS, False, r"\b[A-Z]:\\|\bOS:\W{0,4} nt\b|\bWinError\b", "paths and kernel names"),
+    (Sign.WSL, False, r"(?i:wsl2?\b)|\bDESKTOP-[A-Z0-9]{3,8}\b|microsoft-standard|/mnt/[cd]/", "kernel and host names"),
+    (
+        Sign.SEARCHED,
+        False,
+        r"[Bb]atch size finder|[Bb]atch size \d+ (?:succeeded|failed), trying|Finished batch size|AutoBatch",
+        "lightning tuner/batch_size_scaling.py; ultralytics utils/autobatch.py",
+    ),
+    (
+        Sign.PROGRESSED,
+        False,
+        r"'(?:loss|train_loss)': |\b(?:loss|ppl)[=: ]+\d|\*{5} Running (?:Evaluation|training)|\b\d{2,}/\d{3,} \[\d{1,3}:\d\d",
+        "progress lines of transformers, tqdm",
+    ),
+    (Sign.HANDLED, True, r"Ignoring this choice|[Rr]etrying with|[Ff]alling back to", "torch/_inductor/select_algorithm.py"),
+    (
+        Sign.EXTENSION,
+        False,
+        r"\bninja\b|\bnvcc\b|\bcc1plus\b|\bbuild_ext\b|setup\.py (?:install|build|develop|bdist_wheel)|Building wheel for",
+        "torch/utils/cpp_extension.py, pip, setuptools",
+    ),
+    (
+        Sign.NCCL_HOST,
+        False,
+        r"transport/shm\.cc|Cuda Host Alloc|cuMemHost|ncclCudaHostCalloc",
+        "nccl src/transport/shm.cc; github.com/pytorch/pytorch/issues/152302",
+    ),
+    (Sign.NCCL_NVLS, False, r"transport/nvls\.cc", "nccl src/transport/nvls.cc"),
+    (
+        Sign.OFFLOADED,
+        False,
+        r"\b(?:MB|GB|GiB) offloaded\b|lowvram patches|offload\w* (?:[\w ]{1,30} )?(?:to|on) (?:the )?(?:cpu|host)|\[offload\]",
+        "ComfyUI comfy/model_patcher.py",
+    ),
+)
+_COMPILED = tuple((sign, near, re.compile(pattern)) for sign, near, pattern, _ in _SIGNS)
+
+_FIGURE = re.compile(
+    r"(?P<label>(?:[A-Za-z_]{1,16}[ /]){0,2}[A-Za-z_]{0,12}(?:rss|RSS|mem|memory|Memory|Mem|alloc|allocated|Allocated|reserved|VRAM|vram|peak|cuda|GPU_mem))"
+    r"[ :=(]{1,4}(?P<value>\d{1,12}(?:\.\d{1,6})?) ?(?P<unit>[KMGT]i?B?)?\b"
+)
+_SCALE = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
+POINTS, FACTOR = 3, 1.5
+"""Of a figure that grows, at least so many values are printed, and the last is at least so many times the first."""
+
+
+def signs_of(above: Sequence[str], below: Sequence[str]) -> frozenset[Sign]:
+    """The signs in the lines ``above`` and ``below`` a message, each nearest first."""
+    near = [*above[:NEAR], *below[:NEAR]]
+    everything = [*above, *below]
+    return frozenset(sign for sign, is_near, pattern in _COMPILED if any(map(pattern.search, near if is_near else everything)))
+
+
+def growth_of(above: Sequence[str]) -> Growth | None:
+    """The figure about memory that rises most in the lines ``above`` a message, nearest first; None when none rises."""
+    series: dict[str, list[tuple[float, str]]] = {}
+    for line in reversed(above):
+        for found in _FIGURE.finditer(line[:400]):
+            unit = found["unit"] or ""
+            value = float(found["value"]) * _SCALE[unit[:1]]
+            series.setdefault(" ".join(found["label"].split()), []).append(
+                (value, f"{found['value']}{' ' + unit if unit else ''}")
+            )
+    best: tuple[float, Growth] | None = None
+    for label, values in series.items():
+        numbers = [value for value, _ in values]
+        rises = all(later >= earlier * 0.98 for earlier, later in pairwise(numbers))
+        if len(numbers) < POINTS or not rises or numbers[0] <= 0 or numbers[-1] < FACTOR * numbers[0]:
+            continue
+        factor = numbers[-1] / numbers[0]
+        if best is None or factor > best[0]:
+            best = factor, Growth(label, values[0][1], values[-1][1])
+    return None if best is None else best[1]
