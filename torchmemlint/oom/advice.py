@@ -21,6 +21,7 @@ from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Activity, Scene
 from torchmemlint.oom.signs import Sign
+from torchmemlint.oom.sizes import MIB
 from torchmemlint.oom.wordings import Family
 from torchmemlint.rules.card import Advice
 
@@ -404,6 +405,9 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         parts = (take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS)
         if from_outside:
             return (*parts, *more, *no_graph)
+        if scene.no_grad:
+            small = message.requested is not None and message.requested < 64 * MIB
+            return (take.UNLOAD, *(() if small else (take.INFER_LESS,)), take.LOAD_LAZILY)
         return (*no_graph, take.NO_GRAPH_PAST_ITS_STEP, take.INFER_LESS, take.FEWER_WORKERS, take.LOAD_LAZILY)
     if message.writer == "Ray":
         return (take.FEWER_ACTORS, take.FEWER_WORKERS, take.LOAD_LAZILY, *more)

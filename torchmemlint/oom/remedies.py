@@ -353,3 +353,8 @@ FEWER_ACTORS = Remedy(
     "each actor has its own environments, replay or rollout buffers, and what is offloaded from its GPU",
     "ray.remote(num_cpus=16)(Worker)        # fewer at a time; environments per worker, length of a rollout, offload to the CPU",
 )
+UNLOAD = Remedy(
+    "Release models that are not in use",
+    "what is offloaded or cached between runs stays in the host's memory",
+    "del model; gc.collect()        # ComfyUI: --disable-smart-memory, --cache-none",
+)

@@ -28,10 +28,10 @@ EXAMINED = 2048
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
-_GATES = (b"emory", b"lloc", b"OutOf", b"OUT_OF_", b"_STATUS_", b"_ALLOC", b"illed", b"SIG", b"oom", b"OOM")
-"""Each of these is in many words; a piece of the log without one cannot hold the words that contain it."""
+_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory")
+"""Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first."""
 _TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed", b"lloc")
-"""The other words are looked for only in a piece that has one of these, but for the first piece, in which each word is."""
+"""Words without a gate are looked for in a piece only if it has one of these; in the first piece they are in any case."""
 
 
 def _by_gate() -> dict[bytes, tuple[bytes, ...]]:
@@ -145,12 +145,10 @@ def _hits(data: bytes, start: int, limit: int, *, sparing: bool) -> list[int]:
     stop = min(len(data), limit + 32)  # a word may begin before the limit and end behind it
     low, high = max(0, start - 32), min(len(data), stop + 32)
     hits = []
+    held = {gate: data.find(gate, low, high) >= 0 for gate in _WORDS if gate}
+    held[b""] = not sparing or any(held[sign] if sign in held else data.find(sign, low, high) >= 0 for sign in _TROUBLE)
     for gate, words in _WORDS.items():
-        if gate:
-            expected = data.find(gate, low, high) >= 0
-        else:
-            expected = not sparing or any(data.find(sign, low, high) >= 0 for sign in _TROUBLE)
-        if not expected:
+        if not held[gate]:
             continue
         for word in words:
             at = data.find(word, start, stop)

@@ -1,0 +1,180 @@
+"""Whole logs: the right verdict, what was running, and advice for that; and the rules by which a scene is recognized."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchmemlint.oom.cases import Case, read_log
+from torchmemlint.oom.report import as_text, in_full
+from torchmemlint.oom.scene import Activity, scene_of
+from torchmemlint.oom.signs import Sign, growth_of
+from torchmemlint.oom.traceback import Frame, read_traceback
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LOGS = Path(__file__).parent / "oom_logs"
+EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((LOGS / "expected.toml").read_text(encoding="utf-8"))
+
+
+def test_every_log_has_an_answer() -> None:
+    assert {path.stem for path in LOGS.glob("*.log")} == set(EXPECTED)
+    assert len(EXPECTED) == 55
+
+
+@pytest.mark.parametrize(("name", "answer"), EXPECTED.items(), ids=EXPECTED)
+def test_a_log_is_explained(name: str, answer: Mapping[str, Any]) -> None:
+    with (LOGS / f"{name}.log").open("rb") as file:
+        log = read_log(name, file)
+    cases = in_full(log)
+    if answer["kind"] == "none":
+        assert log.cases == ()
+        return
+    assert cases[0].diagnosis.kind.value == answer["kind"]
+    if "running" in answer:
+        assert cases[0].scene.activity.value == answer["running"]
+    text = as_text([log])
+    for words in answer.get("says", ()):
+        assert words in text
+    titles = [remedy.title for case in cases for remedy in case.remedies]
+    for title in answer["advises"]:
+        assert any(title in one for one in titles), title
+    advice = "\n".join(f"{remedy.title}\n{remedy.why}\n{remedy.code}" for case in cases for remedy in case.remedies)
+    for words in answer.get("never", ()):
+        assert words not in advice
+
+
+SITE = "/opt/conda/lib/python3.11/site-packages"
+
+
+def frame(path: str, function: str, code: str = "") -> Frame:
+    return Frame(path, 10, function, code)
+
+
+USER = frame("/home/me/proj/main.py", "<module>", "main()")
+
+
+@pytest.mark.parametrize(
+    ("frames", "activity", "stage"),
+    [
+        ([USER], Activity.UNKNOWN, ""),
+        ([USER, frame(f"{SITE}/torch/autograd/graph.py", "_engine_run_backward")], Activity.TRAINING, "backward"),
+        ([USER, frame(f"{SITE}/torch/optim/adamw.py", "_init_group")], Activity.TRAINING, "optimizer"),
+        # A decorator of the optimizer's step takes no gradients, and is training all the same.
+        (
+            [
+                USER,
+                frame(f"{SITE}/torch/utils/_contextlib.py", "decorate_context"),
+                frame(f"{SITE}/bitsandbytes/optim/optimizer.py", "step"),
+            ],
+            Activity.TRAINING,
+            "optimizer",
+        ),
+        (
+            [
+                USER,
+                frame(f"{SITE}/torch/utils/_contextlib.py", "decorate_context"),
+                frame("/home/me/proj/sampler.py", "run"),
+            ],
+            Activity.INFERENCE,
+            "",
+        ),
+        # What is called inside a training decides: its evaluation infers.
+        (
+            [USER, frame("/home/me/proj/t.py", "train_epoch"), frame("/home/me/proj/t.py", "evaluate")],
+            Activity.INFERENCE,
+            "",
+        ),
+        ([USER, frame(f"{SITE}/torch/nn/modules/module.py", "convert")], Activity.LOADING, "weights"),
+        ([USER, frame(f"{SITE}/torch/nn/modules/module.py", "_call_impl")], Activity.UNKNOWN, ""),
+        # A compiled function runs through the compiler's package; only what compiles is compilation.
+        (
+            [USER, frame("/p/t.py", "train_step"), frame(f"{SITE}/torch/_inductor/compile_fx.py", "run")],
+            Activity.TRAINING,
+            "",
+        ),
+        ([USER, frame(f"{SITE}/torch/_inductor/compile_fx.py", "compile_fx_inner")], Activity.COMPILATION, "inductor"),
+        ([USER, frame(f"{SITE}/vllm/worker/model_runner.py", "profile_run")], Activity.ENGINE, "profile"),
+        ([USER, frame(f"{SITE}/vllm/model_executor/model_loader/loader.py", "load_model")], Activity.ENGINE, "weights"),
+        (
+            [USER, frame(f"{SITE}/torch/distributed/fsdp/_state_dict_utils.py", "_full_pre_state_dict_hook")],
+            Activity.SAVING,
+            "",
+        ),
+        ([frame("/p/finetune.py", "<module>", "step(batch)")], Activity.TRAINING, ""),
+    ],
+)
+def test_the_innermost_frame_that_says_something_decides(frames: list[Frame], activity: Activity, stage: str) -> None:
+    scene = scene_of(frames, b"", b"", "")
+    assert (scene.activity, scene.stage) == (activity, stage)
+
+
+def test_without_frames_the_nearest_line_decides() -> None:
+    before = b"Loading checkpoint shards: 100%\nepoch 3 loss: 0.31\nsaving\n"
+    assert scene_of((), before, b"", "").activity is Activity.TRAINING
+    assert scene_of((), b"\n".join(reversed(before.split(b"\n"))), b"", "").activity is Activity.LOADING
+
+
+def read(text: str) -> tuple[Case, ...]:
+    return read_log("log", io.BytesIO(text.encode())).cases
+
+
+@pytest.mark.parametrize(
+    ("lines", "label"),
+    [
+        (["rss 1.0 GB", "rss 1.2 GB", "rss 3.0 GB"], "rss"),
+        (["max mem: 900", "max mem: 1100", "max mem: 2000"], "max mem"),
+        (["rss 1.0 GB", "rss 1.1 GB", "rss 1.2 GB"], None),
+        (["rss 1.0 GB", "rss 9.0 GB", "rss 2.0 GB", "rss 4.0 GB"], None),
+        (["rss 1.0 GB", "rss 3.0 GB"], None),
+        (["step 1", "step 2", "step 9"], None),
+    ],
+)
+def test_growth_is_a_figure_that_rises_and_does_not_fall(lines: list[str], label: str | None) -> None:
+    growth = growth_of(list(reversed(lines)))
+    assert (growth.label if growth else None) == label
+
+
+def test_a_traceback_that_has_ended_is_not_the_message_s() -> None:
+    text = 'Traceback (most recent call last):\n  File "/p/a.py", line 1, in f\n    g()\nValueError: 3\n\nlater\nCUDA '
+    assert read_traceback(text.encode(), "") == ()
+    (case,) = read(
+        text + "out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 4.00 GiB of which 1.00 GiB is free."
+    )
+    assert case.frames == ()
+
+
+def test_an_error_report_has_its_traceback_below() -> None:
+    text = (
+        "Exception Message: DefaultCPUAllocator: not enough memory: you tried to allocate 5242880 bytes.\n## Stack Trace\n\n"
+        '  File "F:\\art\\nodes.py", line 284, in decode\n    return vae.decode(x)\n'
+    )
+    (case,) = read(text)
+    assert [one.function for one in case.frames] == ["decode"]
+    assert Sign.WINDOWS in case.scene.signs
+
+
+def test_a_hint_is_printed_in_a_line_beside_a_certain_message() -> None:
+    text = "RuntimeError: MPS backend out of memory (MPS allocated: 8.61 GB, other allocations: 0 bytes, max allowed: 9.07 GB). Tried to allocate 512.00 MB on private pool.\nKilled\n"
+    log = read_log("log", io.BytesIO(text.encode()))
+    assert [case.certain for case in log.cases] == [True, False]
+    assert [case.message.backend for case in in_full(log)] == ["MPS"]
+
+
+def test_the_advice_names_the_backend_s_device() -> None:
+    text = (
+        "XPU out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 15.11 GiB of which 0.10 GiB is free. "
+        "Of the allocated memory 14.50 GiB is allocated by PyTorch, and 0.10 GiB is reserved by PyTorch but unallocated."
+    )
+    (case,) = read(text)
+    code = "\n".join(remedy.code for remedy in case.remedies)
+    assert 'torch.autocast("xpu"' in code
+    assert '"cuda"' not in code
