@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from torchmemlint.oom.advice import commands_that_tell_more
 from torchmemlint.oom.cases import Case, read_log
 from torchmemlint.oom.report import as_text, in_full
 from torchmemlint.oom.scene import Activity, scene_of
@@ -113,14 +114,14 @@ USER = frame("/home/me/proj/main.py", "<module>", "main()")
     ],
 )
 def test_the_innermost_frame_that_says_something_decides(frames: list[Frame], activity: Activity, stage: str) -> None:
-    scene = scene_of(frames, b"", b"", "")
+    scene = scene_of(frames, b"", b"", "", "")
     assert (scene.activity, scene.stage) == (activity, stage)
 
 
 def test_without_frames_the_nearest_line_decides() -> None:
     before = b"Loading checkpoint shards: 100%\nepoch 3 loss: 0.31\nsaving\n"
-    assert scene_of((), before, b"", "").activity is Activity.TRAINING
-    assert scene_of((), b"\n".join(reversed(before.split(b"\n"))), b"", "").activity is Activity.LOADING
+    assert scene_of((), before, b"", "", "").activity is Activity.TRAINING
+    assert scene_of((), b"\n".join(reversed(before.split(b"\n"))), b"", "", "").activity is Activity.LOADING
 
 
 def read(text: str) -> tuple[Case, ...]:
@@ -178,3 +179,80 @@ def test_the_advice_names_the_backend_s_device() -> None:
     code = "\n".join(remedy.code for remedy in case.remedies)
     assert 'torch.autocast("xpu"' in code
     assert '"cuda"' not in code
+
+
+def test_the_own_process_in_a_container_may_hold_much_beside_its_cache() -> None:
+    """Graphs and communicators of an engine are not in the cache; two processes that together exceed the device are one."""
+    text = (
+        "CUDA out of memory. Tried to allocate 448.00 MiB. GPU 7 has a total capacity of 95.00 GiB of which 300.00 MiB is free. Process 33 "
+        "has 94.60 GiB memory in use. Of the allocated memory 91.00 GiB is allocated by PyTorch, and 120.00 MiB is reserved by PyTorch but "
+        "unallocated."
+    )
+    (case,) = read(text)
+    assert case.diagnosis.kind.value == "genuine"
+
+
+RAW = "RuntimeError: CUDA error: out of memory"
+TORCH = "/x/site-packages/torch"
+
+
+@pytest.mark.parametrize(
+    ("frame_line", "kind", "words"),
+    [
+        (f'  File "{TORCH}/cuda/__init__.py", line 217, in _lazy_init', "other-processes", "first use"),
+        (f'  File "{TORCH}/utils/data/_utils/pin_memory.py", line 58, in pin_memory', "host-memory", "pinned"),
+        ('  File "/x/site-packages/llama_cpp/llama.py", line 3, in __init__', "other-program", "llama.cpp"),
+        (f'  File "{TORCH}/nn/functional.py", line 3, in linear', "outside-cache", "pinned memory of the host"),
+    ],
+)
+def test_a_bare_error_of_the_driver_means_what_its_place_says(frame_line: str, kind: str, words: str) -> None:
+    (case,) = read(f"Traceback (most recent call last):\n{frame_line}\n    f()\n{RAW}\n")
+    assert case.diagnosis.kind.value == kind
+    assert words in " ".join((case.diagnosis.headline, *case.diagnosis.because))
+
+
+def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memory() -> None:
+    error = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n"
+    (alone,) = read(error)
+    (after,) = read(
+        "Indexing.cu:1146: indexSelectLargeIndex: block: [72,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n" + error
+    )
+    assert (alone.diagnosis.kind.value, after.diagnosis.kind.value) == ("unclear", "not-memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "titles"),
+    [
+        (
+            "transport/nvls.cc:100 -> 1\nnode: NCCL WARN Cuda failure 2 'out of memory'",
+            "outside-cache",
+            ["Do without the switch"],
+        ),
+        ("loss: 1.0\nRuntimeError: No executable batch size found, reached zero.", "unclear", ["Set a batch size"]),
+        ("WSL2\nKilled", "host-memory", ["Give the virtual machine of WSL"]),
+    ],
+)
+def test_the_lines_around_a_message_change_the_advice(text: str, kind: str, titles: list[str]) -> None:
+    (case,) = read(text)
+    assert case.diagnosis.kind.value == kind
+    for title in titles:
+        assert any(remedy.title.startswith(title) for remedy in case.remedies)
+
+
+def test_the_commands_that_tell_more_name_the_program_and_the_finding() -> None:
+    full = "Of the allocated memory 22.90 GiB is allocated by PyTorch, and 0.10 GiB is reserved by PyTorch but unallocated."
+    text = (
+        'Traceback (most recent call last):\n  File "my train.py", line 3, in <module>\n    loss.backward()\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 0.20 GiB "
+        f"is free. {full}\n"
+    )
+    (case,) = read(text)
+    assert case.program == "my train.py"
+    commands = dict(commands_that_tell_more(case.diagnosis, case.scene, case.program, "my train.py:3"))
+    assert list(commands) == [
+        "torchmemlint confirm 'my train.py:3'",
+        "torchmemlint run 'my train.py'",
+        "torchmemlint budget 'my train.py'",
+    ]
+    (engine,) = read("ValueError: No available memory for the cache blocks.")
+    assert commands_that_tell_more(engine.diagnosis, engine.scene, engine.program, "") == ()

@@ -94,7 +94,9 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.NOT_MEMORY:
             if message.family is Family.KERNEL:
                 return (take.NOTHING_TO_DO,) if Sign.HANDLED in scene.signs else (take.SMALLER_KERNEL,)
-            return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
+            if message.family is Family.DESCRIPTORS:
+                return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
+            return (take.FIND_THE_PLACE, take.CHECK_INDICES)
         case Kind.UNCLEAR:
             return _unclear(message, diagnosis, scene, room)
 
@@ -129,7 +131,8 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     growth = scene.growth is not None and not scene.growth.of_host
     if scene.activity is Activity.INFERENCE:
         no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
-        first = (take.RESULTS_TO_HOST,) if growth else ()
+        evaluation = (take.SMALLER_EVALUATION,) if scene.stage == "evaluation" else ()
+        first = (*evaluation, *((take.RESULTS_TO_HOST,) if growth else ()))
         return (
             *first, *no_graph, take.INFER_LESS, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
         )  # fmt: skip

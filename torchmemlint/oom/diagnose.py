@@ -77,13 +77,16 @@ def holders(message: Message) -> Holders | None:
     """Who holds the rest of the device; None if the message does not give its total and its free memory.
 
     Without a line for this process, the ``Process N`` entry between R and R + 2 GiB is taken for it: inside a container the
-    own pid is not the one that the driver reports.
+    own pid is not the one that the driver reports. So is a larger entry if with it the device would hold more than it has: graphs and
+    communicators of a serving engine take several GiB outside the cache.
     """
     if message.total is None or message.free is None:
         return None
     own, rest, reserved = message.this_process, list(message.processes), message.reserved
     if own is None and reserved is not None:
         mine = [entry for entry in rest if reserved <= entry[1] <= reserved + 2 * GIB]
+        if not mine and sum(size for _, size in rest) + reserved > 1.01 * (message.total - message.free):
+            mine = [entry for entry in rest if entry[1] >= reserved]  # more than the device has: its own is among them
         if mine:
             closest = min(mine, key=lambda entry: entry[1])
             rest.remove(closest)

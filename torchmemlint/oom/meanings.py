@@ -274,6 +274,20 @@ def _managed(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def _library_init(m: Message, scene: Scene) -> Diagnosis:
+    if Sign.ASSERTED in scene.signs:
+        return Diagnosis(
+            Kind.NOT_MEMORY,
+            "A kernel failed before, so nothing more runs on the device; that a library could not start comes of it.",
+            ("the assertion or the address error in the log is the cause: most often an index or a label out of range",),
+        )
+    return Diagnosis(
+        Kind.UNCLEAR,
+        "A CUDA library could not start, most often because no memory was left for its handle.",
+        ("a wrong driver or an earlier failed kernel look the same: run once with CUDA_LAUNCH_BLOCKING=1",),
+    )
+
+
 def _cap(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.MEMORY_CAP,
@@ -432,11 +446,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.RAW: _raw,
     Family.LIBRARY: _outside("A library (its handle or workspace)"),
     Family.NCCL: _nccl,
-    Family.LIBRARY_INIT: _fixed(
-        Kind.UNCLEAR,
-        "A CUDA library could not start, most often because no memory was left for its handle.",
-        "a wrong driver or an earlier failed kernel look the same: run once with CUDA_LAUNCH_BLOCKING=1",
-    ),
+    Family.LIBRARY_INIT: _library_init,
     Family.NO_PLAN: _fixed(
         Kind.UNCLEAR,
         "cuDNN found no algorithm that it can run, most often because none has room for its workspace.",

@@ -358,3 +358,8 @@ UNLOAD = Remedy(
     "what is offloaded or cached between runs stays in the host's memory",
     "del model; gc.collect()        # ComfyUI: --disable-smart-memory, --cache-none",
 )
+CHECK_INDICES = Remedy(
+    "Check indices and labels against the sizes that they index",
+    "tokens beyond the vocabulary, classes beyond the last one, positions beyond the longest",
+    "assert int(ids.max()) < embedding.num_embeddings        # on the CPU the error names the place",
+)

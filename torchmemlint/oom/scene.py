@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from torchmemlint.oom.log_line import read_line
 from torchmemlint.oom.signs import Growth, Sign, growth_of, signs_of
 from torchmemlint.oom.traceback import Frame, is_library
 
@@ -306,14 +305,14 @@ _ROWS = (
     ),
     _row(
         _INFER,
-        "",
+        "evaluation",
         "transformers/trainer.py, evaluation",
         path=r"transformers/\w*trainer\w*\.py|trl/trainer/",
         function=r"^(?:evaluate|evaluation_loop|prediction_loop|prediction_step|predict|_maybe_log_save_evaluate|_evaluate)$",
     ),
     _row(
         _INFER,
-        "",
+        "evaluation",
         "lightning evaluation and prediction loops; ultralytics predictor, validator",
         path=r"(?:lightning|pytorch_lightning)/|ultralytics/engine/(?:predictor|validator)\.py",
         function=r"validation|evaluation|predict|test_step|_run_sanity_check|validate|stream_inference|^test$",
@@ -354,7 +353,9 @@ _LINES = (
     (
         Activity.ENGINE,
         "vLLM",
-        re.compile(r"\bvllm\b|\bEngineCore\b|\[(?:gpu_)?model_runner\.py:\d|--gpu-memory-utilization"),
+        re.compile(
+            r"\bvllm\b|\bVllm\w*|\bEngineCore\w*|\bWorker_[DPT]P\d|\b(?:NPU)?RayWorkerWrapper\b|\[(?:gpu_)?model_runner\.py:\d|--gpu-memory-utilization"
+        ),
         "vllm logs",
     ),
     (Activity.ENGINE, "SGLang", re.compile(r"\bsglang\b|--mem-fraction-static"), "sglang logs"),
@@ -396,8 +397,8 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 
-def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, writer: str) -> Scene:
-    """The scene of a message with ``frames``, between ``before`` and ``after`` of its log.
+def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, source: str, writer: str) -> Scene:
+    """The scene of a message with ``frames``, between ``before`` and ``after`` of its log, written by ``source``.
 
     ``writer`` is the engine that wrote the message itself, "" when none did.
     """
@@ -406,7 +407,7 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, writer: str) 
     if writer in {name for name, _, _ in _ENGINE_PACKAGES}:
         found = replace(found, activity=Activity.ENGINE, engine=writer)
     elif found.activity is Activity.UNKNOWN:
-        found = _from_lines([*above, *below])
+        found = replace(_from_lines([source, *above, *below]), stage=found.stage)
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
         found = replace(found, stage="gathered")
@@ -420,7 +421,7 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, writer: str) 
         dtype=dtype,
         signs=signs,
         growth=growth_of(above),
-        no_grad=_no_grad(frames),
+        no_grad=found.stage == "evaluation" or _no_grad(frames),
         library=_library(frames, before, after),
     )
 
@@ -469,7 +470,9 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
     return _DECORATED_OF_TRAINING.search(paths[number + 1]) is None
 
 
-_WITHOUT_GRADIENTS = re.compile(r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/")
+_WITHOUT_GRADIENTS = re.compile(
+    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)"
+)
 
 
 def _no_grad(frames: Sequence[Frame]) -> bool:
@@ -490,7 +493,7 @@ def _lines(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
     """The lines above a message and those below it, nearest first."""
     above = before[-64 * 1024 :].decode("utf-8", "replace").split("\n")[-MAX_LINES_BEFORE:]
     below = after.decode("utf-8", "replace").split("\n")[:MAX_LINES_AFTER]
-    return [read_line(raw[:MAX_LINE]).text for raw in reversed(above)], [read_line(raw[:MAX_LINE]).text for raw in below]
+    return [raw[:MAX_LINE] for raw in reversed(above)], [raw[:MAX_LINE] for raw in below]
 
 
 def _from_lines(lines: Sequence[str]) -> Scene:

@@ -28,6 +28,7 @@ class Sign(Enum):
     EXTENSION = "an extension is being built"
     NCCL_HOST = "NCCL's transport through the host's memory"
     NCCL_NVLS = "NCCL's transport through the switch"
+    ASSERTED = "a kernel failed before"
     OFFLOADED = "parts of the model are kept on the host"
 
 
@@ -87,6 +88,12 @@ _SIGNS = (
         "nccl src/transport/shm.cc; github.com/pytorch/pytorch/issues/152302",
     ),
     (Sign.NCCL_NVLS, False, r"transport/nvls\.cc", "nccl src/transport/nvls.cc"),
+    (
+        Sign.ASSERTED,
+        False,
+        r"device-side assert|Assertion `.{1,200}` failed|illegal memory access|misaligned address",
+        "pytorch aten/src/ATen/native/cuda/Indexing.cu; cuda error names",
+    ),
     (
         Sign.OFFLOADED,
         False,
