@@ -213,7 +213,7 @@ PAGING_FILE = Remedy(
 FEWER_COMPILERS = Remedy(
     "Run fewer compilers at a time",
     "each takes several GiB for templates of CUDA code",
-    "MAX_JOBS=2 pip install --no-build-isolation …",
+    "export MAX_JOBS=2        # before the extension is built; NVCC_THREADS=1 where the project reads it",
 )
 FEWER_DESCRIPTORS = Remedy(
     "Share tensors by name, or raise the limit",
@@ -266,7 +266,7 @@ SEGMENTS_TAKE_EFFECT = Remedy(
 NEWER_TORCH = Remedy(
     "Use a newer torch",
     "this release has no setting of its allocator: max_split_size_mb came with 1.10, expandable_segments with 2.1",
-    "pip install --upgrade torch",
+    "torch>=2.1        # in the project's requirements",
 )
 NATIVE_ALLOCATOR = Remedy(
     "Use PyTorch's own allocator, whose messages have figures",
