@@ -256,3 +256,26 @@ def test_the_commands_that_tell_more_name_the_program_and_the_finding() -> None:
     ]
     (engine,) = read("ValueError: No available memory for the cache blocks.")
     assert commands_that_tell_more(engine.diagnosis, engine.scene, engine.program, "") == ()
+
+
+def test_a_message_with_a_line_for_each_sentence_is_read_in_full() -> None:
+    (case,) = read(
+        "torch.OutOfMemoryError: HIP out of memory. \nTried to allocate 26.00 MiB. GPU 0 has a total capacity of 15.92 GiB of which 13.60 GiB "
+        "is free. \nOf the allocated memory 1.72 GiB is allocated by PyTorch, and 28.98 MiB is reserved by PyTorch but unallocated.\n"
+    )
+    assert (case.message.device, case.message.requested) == (0, 26 * 2**20)
+    assert case.message.unallocated is not None
+
+
+def test_what_stands_before_a_message_in_its_line_says_what_was_running() -> None:
+    (case,) = read(
+        "UserWarning: Failed to clone(). This may mean that this state_dict entry is invalid. Error: CUDA out of memory. Tried to allocate "
+        "502.00 MiB (GPU 1; 39.59 GiB total capacity; 35.54 GiB already allocated; 276.19 MiB free; 37.22 GiB reserved in total by PyTorch)"
+    )
+    assert case.scene.activity is Activity.SAVING
+
+
+def test_a_boxed_frame_may_have_a_drive() -> None:
+    box = "╭── Traceback (most recent call last) ──╮\n│ C:\\proj\\train.py:41 in fit │\n│ ❱ 41 │ loss = model(x) │\n"
+    (only,) = read_traceback(box.encode(), "")
+    assert (only.path, only.row) == ("C:\\proj\\train.py", 41)

@@ -121,7 +121,7 @@ def _open_case(occurrence: Occurrence) -> Case:
     message, before = occurrence.message, bytes(occurrence.before)
     frames = read_traceback(before, occurrence.source) if _has_traceback(occurrence) else ()
     frames = frames or read_traceback_below(bytes(occurrence.after))
-    scene = scene_of(frames, before, bytes(occurrence.after), occurrence.source, message.writer)
+    scene = scene_of(frames, before, bytes(occurrence.after), f"{occurrence.source} {occurrence.lead}", message.writer)
     diagnosis = diagnose(message, scene)
     remedies = remedies_for(message, diagnosis, scene)
     return Case(occurrence.row, occurrence.source, message, diagnosis, remedies, scene, frames)

@@ -374,6 +374,12 @@ _LINES = (
         "progress bars of transformers, diffusers",
     ),
     (
+        Activity.SAVING,
+        "",
+        re.compile(r"\b[Ss]aving (?:the )?(?:model|checkpoint|state)|this state_dict entry"),
+        "torch/distributed/fsdp/fully_sharded_data_parallel.py; lines of trainers",
+    ),
+    (
         Activity.TRAINING,
         "",
         re.compile(r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\btrain\w*\.py\b"),
@@ -397,8 +403,8 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 
-def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, source: str, writer: str) -> Scene:
-    """The scene of a message with ``frames``, between ``before`` and ``after`` of its log, written by ``source``.
+def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, writer: str) -> Scene:
+    """The scene of a message with ``frames``, between ``before`` and ``after`` of its log, behind ``lead`` in its own line.
 
     ``writer`` is the engine that wrote the message itself, "" when none did.
     """
@@ -407,7 +413,7 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, source: str, 
     if writer in {name for name, _, _ in _ENGINE_PACKAGES}:
         found = replace(found, activity=Activity.ENGINE, engine=writer)
     elif found.activity is Activity.UNKNOWN:
-        found = replace(_from_lines([source, *above, *below]), stage=found.stage)
+        found = replace(_from_lines([lead, *above, *below]), stage=found.stage)
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
         found = replace(found, stage="gathered")

@@ -61,6 +61,7 @@ class Occurrence:
     row      1-based line number of its head
     source   the mark of the rank or process that wrote it, "" when the log has none
     before   the log up to the head's line, at most ``WINDOW`` bytes; valid after the scan too, but holding it holds a piece
+    lead     what stands before the message in its own line
     after    the log behind that line, at most ``AFTER`` bytes
     """
 
@@ -69,6 +70,7 @@ class Occurrence:
     message: Message
     before: memoryview
     after: memoryview
+    lead: str = ""
 
 
 class _Utf16:
@@ -108,12 +110,17 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
             done = max(end, hit + 1)
             if found is None:
                 continue
-            line, message = found
+            line, message, lead = found
             rows += data.count(b"\n", counted, start)
             counted = start
             view = memoryview(data)
             yield Occurrence(
-                rows + 1, line.source, message, view[max(0, start - WINDOW) : start], view[end : min(len(data), end + AFTER)]
+                rows + 1,
+                line.source,
+                message,
+                view[max(0, start - WINDOW) : start],
+                view[end : min(len(data), end + AFTER)],
+                lead,
             )
         done = max(done, limit)
         if last:
@@ -167,8 +174,8 @@ def _line_start(data: bytes, hit: int, floor: int) -> int:
     return low if low else max(0, min(floor, hit))
 
 
-def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Message] | None, int]:
-    """The message of the line around ``hit`` with that line, or None; and the offset up to which there is no other."""
+def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Message, str] | None, int]:
+    """The message of the line around ``hit`` with that line and what stands before it there, or None; and the offset up to which there is no other."""
     begin = start if hit - start <= EXAMINED // 2 else hit - EXAMINED // 4
     end = data.find(b"\n", hit, hit + MAX_LINE)
     end = min(len(data), hit + MAX_LINE) if end < 0 else end
@@ -178,9 +185,16 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Mes
         # Of a longer line, what a head could still begin in is looked at again.
         return None, end if end - begin <= EXAMINED else begin + EXAMINED - 512
     line = read_line(data[begin:end].decode("utf-8", "replace"))
-    family = begun.head.family
-    text = line.text[begun.column :]
+    lead, text = line.text[: begun.column][-EXAMINED:], line.text[begun.column :]
     at = end
+    if begun.head.family is Family.BARE:
+        # Some programs print each sentence of a message in a line of its own.
+        following = data.find(b"\n", at + 1, at + 1 + MAX_LINE)
+        more = read_line(data[at + 1 : max(following, at + 1)].decode("utf-8", "replace"))
+        whole = find_head(f"{text.rstrip()} {more.text}") if more.text.startswith("Tried to allocate") else None
+        if whole is not None:
+            begun, text, at = whole, f"{text.rstrip()} {more.text}", following
+    family = begun.head.family
     for _ in range(MAX_CONTINUATION):
         if not needs_next_line(text, family) or at >= len(data):
             break
@@ -193,7 +207,7 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Mes
         if not more.text.strip() or _starts_over(more.text):
             break
         text = f"{text} {more.text}"
-    return (line, parse_message(text, begun)), end
+    return (line, parse_message(text, begun), lead), end
 
 
 def _starts_over(text: str) -> bool:

@@ -42,7 +42,9 @@ class LocalFrame:
 
 
 _FILE = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.{1,200}))?\s*$')
-_IPYTHON = re.compile(r"^(?:File )?(?P<path>[^\s:][^:\"]{0,400}):(?P<row>\d{1,9}),? in (?P<function>[^\s(]{1,200})")
+_IPYTHON = re.compile(
+    r"^(?:File )?(?P<path>(?:[A-Za-z]:)?[^\s:][^:\"]{0,400}):(?P<row>\d{1,9}),? in (?P<function>[^\s(]{1,200})"
+)
 _ARROW = re.compile(r"^(?:-{1,6}>|\s*❱)\s*(\d{1,9})\s?(.*)$")
 _CARETS = re.compile(r"^\s*[~^]+\s*$")
 _LIBRARY = re.compile(

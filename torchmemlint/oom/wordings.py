@@ -646,9 +646,9 @@ _HOST = (
     ),
     _head(
         Family.WORKER_KILLED,
-        r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
+        r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
         r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?[Cc]ode:? {0,4}137\b",
-        "(SIGKILL) | : -9 (pid | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137",
+        "(SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137",
         "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status",
         backend="CPU",
     ),
@@ -662,8 +662,8 @@ _HOST = (
     _head(
         Family.BUS_ERROR,
         r"^(?:\S{1,200}: line \d{1,7}: +)?\d{0,8} ?Bus error\b|signal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
-        r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|<Signals\.SIGBUS: 7>",
-        "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | Signals.SIGBUS",
+        r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|\(exitcode: -7\)|<Signals\.SIGBUS: 7>",
+        "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
         "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061",
         backend="CPU",
     ),
