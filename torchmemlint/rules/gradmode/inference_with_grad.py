@@ -139,7 +139,7 @@ from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
-from torchmemlint.rules.size import chains, is_cut_at_once, small_cost, why_on_host, why_small
+from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Store
@@ -304,16 +304,17 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
 
 def growth(event: Graph, kept: Sequence[Accumulate | Store], flow: Flow) -> tuple[Severity, str]:
     """Severity and cost of graphs that a loop keeps: little where they are small, and the loop has a known number of iterations."""
-    return piled_up(
-        event, KEPT_COST, max((e.loop for e in kept if e.loop is not None), key=lambda loop: turns_of(loop, flow)), flow
-    )
-
-
-def piled_up(event: Graph, cost: str, loop: tuple[int, int], flow: Flow) -> tuple[Severity, str]:
-    """Severity and cost of graphs of which each iteration of a loop adds one."""
-    turns = turns_of(loop, flow)
+    turns = max(turns_of(e.loop, flow) for e in kept if e.loop is not None)
     small = why_small(event, flow) if 0 <= turns <= FEW_SMALL else ""
-    return (Severity.NOTE, small_cost(f"{cost}, {turns} steps", small)) if small else (Severity.ERROR, cost)
+    return (Severity.NOTE, small_cost(f"{KEPT_COST}, {turns} steps", small)) if small else (Severity.ERROR, KEPT_COST)
+
+
+def piled_up(small: str, cost: str, loop: tuple[int, int], flow: Flow) -> tuple[Severity, str]:
+    """Severity and cost of graphs of which each iteration of a loop adds one to those before: little where each is ``small``, whatever
+    the batch, or is one step of few."""
+    if small == ONE_STEP and not 0 <= turns_of(loop, flow) <= FEW_SMALL:
+        small = ""
+    return (Severity.NOTE, small_cost(cost, small)) if small else (Severity.ERROR, cost)
 
 
 def turns_of(loop: tuple[int, int], flow: Flow) -> int:
@@ -331,19 +332,18 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
     place = gathered(hanging, flow)
     if place and not why_on_host(event, flow) and is_called_in_loops(flow.record.root, flow):
         return Severity.WARNING, GATHERED_COST.format(place=place)
+    done = fate.only_cut or fate.never_read  # a roll-out's results may be kept, step after step
+    small = why_small(event, flow) if done else ""
     for keeping, loop in handed_to(event, hanging, flow):
         cost = HANDED_COST.format(keeper=short(flow.own_call(keeping.site)[1].qualname))
         goes = isinstance(keeping, Store) and flow.record.is_let_go(keeping)
-        return (Severity.WARNING, cost) if goes else piled_up(event, cost, loop, flow)
+        return (Severity.WARNING, cost) if goes else piled_up(small, cost, loop, flow)
     if is_listed(event, flow):
-        return piled_up(event, LISTED_COST, event.site.loops[-1], flow)
+        return piled_up(small, LISTED_COST, event.site.loops[-1], flow)
     for loop, chained in chains(event, flow):
         if not is_over_parts(flow, loop, (chained,)):
-            return piled_up(event, CHAIN_COST, loop, flow)
+            return piled_up(small, CHAIN_COST, loop, flow)
     cost = cost_at_peak(event, flow)
-    small = (
-        why_small(event, flow) if fate.only_cut or fate.never_read else ""
-    )  # a roll-out's results may be kept, step after step
     if small:
         return Severity.NOTE, small_cost(cost, small)
     if fate.never_read and is_unread(event, flow) and is_given_made_up(event, flow):
