@@ -211,17 +211,12 @@ def layer_of(graph: Graph, flow: Flow) -> str:
     return made.rpartition(".")[2] if isinstance(made, str) and made.startswith("torch.nn.") else ""
 
 
-def chains(graph: Graph, flow: Flow) -> Iterator[tuple[tuple[int, int], Graph]]:
-    """The loops of which each iteration gives what it makes of a forward's result to the next iteration's forward (``hidden``), or what
-    a module inside it gives (an attribute with its state), each with that forward or module: all of its iterations' graphs are
-    attached to each other."""
-    record = flow.record
-    for each in (graph, *flow.made_inside(graph.site)):
-        marks = [record.graphs[gid] for gid in record.ancestors(each.parents)]
-        above = {mark.place for mark in marks if mark.kind is GraphKind.CARRIED}
-        for (place, loop), brought in record.carried.items():
-            if loop in graph.site.loops and place in above and any(hangs_for_sure(gid, each, flow) for gid in brought):
-                yield loop, each
+def chains(graph: Graph, flow: Flow) -> Iterator[Graph]:
+    """The forward itself, or modules that run inside it, if what one gives goes into its next run in the loop (``hidden``, an attribute
+    with a state): all of its iterations' graphs are attached to each other."""
+    for each in (graph, *flow.made_inside(graph.site)) if graph.site.loops else ():
+        if any(hangs_for_sure(gid, each, flow) for gid in each.parents):
+            yield each
 
 
 def hangs_for_sure(gid: int, graph: Graph, flow: Flow) -> bool:

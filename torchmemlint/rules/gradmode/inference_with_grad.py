@@ -340,9 +340,8 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
         return (Severity.WARNING, cost) if goes else piled_up(small, cost, loop, flow)
     if is_listed(event, flow):
         return piled_up(small, LISTED_COST, event.site.loops[-1], flow)
-    for loop, chained in chains(event, flow):
-        if not is_over_parts(flow, loop, (chained,)):
-            return piled_up(small, CHAIN_COST, loop, flow)
+    if any(not is_over_parts(flow, event.site.loops[-1], (chained,)) for chained in chains(event, flow)):
+        return piled_up(small, CHAIN_COST, event.site.loops[-1], flow)
     cost = cost_at_peak(event, flow)
     if small:
         return Severity.NOTE, small_cost(cost, small)
