@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from torchmemlint.cli import main
@@ -20,11 +21,7 @@ NEIGHBOUR = "import torch\nneighbour = (\n"
 
 def lint(*arguments: str, cwd: Path, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCHMEMLINT", "FORCE_COLOR"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "torchmemlint", *arguments],
-        cwd=cwd, input=stdin, capture_output=True, env=environment, timeout=60,
-    )  # fmt: skip
-    result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    result = forked.lint(*arguments, cwd=cwd, stdin=stdin, env=environment)
     assert "Traceback" not in result.stdout + result.stderr
     return result
 

@@ -1,0 +1,236 @@
+"""``python -m torchmemlint`` as a process of its own, without the start of one: a copy of a process that has loaded the program.
+
+A start of Python that loads the program takes 0.7 s of CPU, a copy 0.05 s. A copy has its own arguments, environment, folder, standard
+streams and limits, reads and writes as any process, and ends by the program's own end. What it cannot show is the start itself: what
+is imported and from where, and what Python reads from its environment. A run that gives variables to Python itself is therefore a
+fresh process, and so is every run where processes cannot be forked.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+Done = subprocess.CompletedProcess
+LONGEST = 1 << 20
+"""Bytes of an order at most: arguments and environment."""
+
+
+def run(
+    arguments: Sequence[str | bytes],
+    cwd: Path,
+    *,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    cpu_seconds: int = 0,
+    timeout: float = 120,
+) -> Done[bytes]:
+    """``python arguments…`` in ``cwd``, where the first argument is ``-m`` or ``-c``. Without ``stdin`` there is nothing to read;
+    ``env`` replaces the environment; ``cpu_seconds`` limits the CPU time of each process, 0 does not. Raises TimeoutExpired."""
+    wanted = dict(os.environ if env is None else env)
+    words = [os.fsdecode(word) for word in arguments]
+    if sys.platform != "linux" or words[0] not in ("-m", "-c") or _of_python(wanted) != _of_python(os.environ):
+        return _fresh(words, cwd, stdin, wanted, cpu_seconds, timeout)
+    return _parent().run(words, cwd, stdin, wanted, cpu_seconds, timeout)
+
+
+def lint(*arguments: str | bytes, cwd: Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> Done[str]:
+    """``torchmemlint arguments…`` in ``cwd``, and what it printed."""
+    done = run(["-m", "torchmemlint", *arguments], cwd, stdin=stdin, env=env)
+    return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Python reads when it starts. (Without PYTHONSAFEPATH a copy has the current folder in its path, as ``-m`` does it.)"""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("PYTHON", "LC_", "LANG")) and (name, value) != ("PYTHONSAFEPATH", "1")
+    }
+
+
+def _limit(cpu_seconds: int) -> None:
+    if cpu_seconds:
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
+
+
+def _fresh(
+    words: list[str], cwd: Path, stdin: bytes | None, env: dict[str, str], cpu_seconds: int, timeout: float
+) -> Done[bytes]:
+    with subprocess.Popen(
+        [sys.executable, *words],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: _limit(cpu_seconds),
+    ) as process:
+        try:
+            out, errors = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return Done(words, process.returncode, out, errors)
+
+
+class _Parent:
+    """The process that is copied, started when it is first needed. One copy works at a time."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
+        with theirs:
+            command = [sys.executable, __file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        atexit.register(self.close)
+
+    def run(
+        self, words: list[str], cwd: Path, stdin: bytes | None, env: dict[str, str], cpu_seconds: int, timeout: float
+    ) -> Done[bytes]:
+        """See ``run`` of the module."""
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        ends = [(nothing, -1) if stdin is None else os.pipe(), os.pipe(), os.pipe()]
+        theirs, ours = [ends[0][0], ends[1][1], ends[2][1]], [ends[0][1], ends[1][0], ends[2][0]]
+        order = {"words": words, "cwd": os.fspath(cwd), "env": env, "cpu_seconds": cpu_seconds}
+        with contextlib.ExitStack() as open_ends:
+            for one in ours:
+                if one >= 0:
+                    open_ends.callback(os.close, one)
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", theirs))]
+            self._control.sendmsg([json.dumps(order).encode()], rights)
+            for one in {*theirs, nothing}:
+                os.close(one)
+            pid = int(self._control.recv(64))
+            open_ends.pop_all()
+        written: list[bytes] = [b"", b""]
+        threads = [threading.Thread(target=_read, args=(ours[1 + index], written, index), daemon=True) for index in (0, 1)]
+        if stdin is not None:
+            threads.append(threading.Thread(target=_write, args=(ours[0], stdin), daemon=True))
+        timer = threading.Timer(timeout, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        for thread in threads:
+            thread.start()
+        status = int(self._control.recv(64))
+        timed_out = not timer.is_alive()
+        timer.cancel()
+        for thread in threads:
+            thread.join(timeout)
+        if timed_out:
+            raise subprocess.TimeoutExpired(words, timeout, *written)
+        return Done(words, os.waitstatus_to_exitcode(status), *written)
+
+    def close(self) -> None:
+        """End the process."""
+        self._control.close()
+        self._process.wait()
+
+
+def _read(descriptor: int, into: list[bytes], index: int) -> None:
+    with os.fdopen(descriptor, "rb") as file:
+        into[index] = file.read()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+_made: list[_Parent] = []
+
+
+def _parent() -> _Parent:
+    if not _made:
+        _made.append(_Parent())
+    return _made[0]
+
+
+# --- in the process that is copied -----------------------------------------------------------------------------------
+
+
+def _load() -> None:
+    """Imports what the commands import, but torch and the language server's library."""
+    import importlib
+    import importlib.util
+    import pkgutil
+
+    import torchmemlint
+
+    for found in pkgutil.walk_packages(torchmemlint.__path__, "torchmemlint."):
+        if not found.name.startswith(("torchmemlint.budget.worker", "torchmemlint.confirm.worker", "torchmemlint.lsp.server")):
+            if not found.name.endswith("__main__"):
+                importlib.import_module(found.name)
+    for name in ("flake8.main.application", "flake8.main.cli", "pyflakes.checker", "pycodestyle", "mccabe"):
+        if importlib.util.find_spec(name.partition(".")[0]):
+            importlib.import_module(name)
+
+
+def _serve(control: socket.socket) -> Callable[[], object]:
+    """Forks a copy for each order; in a copy, returns what it is to do."""
+    while True:
+        data, rights, _, _ = control.recvmsg(LONGEST, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+        if not data:
+            os._exit(0)
+        descriptors = array.array("i", b"".join(content for _, _, content in rights))
+        pid = os.fork()
+        if not pid:
+            control.close()
+            return _become(json.loads(data), descriptors)
+        for one in descriptors:
+            os.close(one)
+        control.send(str(pid).encode())
+        control.send(str(os.waitpid(pid, 0)[1]).encode())
+
+
+def _become(order: dict[str, object], descriptors: array.array[int]) -> Callable[[], object]:
+    import runpy
+
+    for target, name in enumerate(("stdin", "stdout", "stderr")):
+        os.dup2(descriptors[target], target)
+        old, mode = getattr(sys, name), "w" if target else "r"  # which knows whether what it was opened for can seek
+        new = open(target, mode, 1 if target == 2 else -1, old.encoding, old.errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+    os.closerange(3, 64)
+    words, cwd, env, cpu_seconds = order["words"], order["cwd"], order["env"], order["cpu_seconds"]
+    assert isinstance(words, list)
+    assert isinstance(cwd, str)
+    assert isinstance(env, dict)
+    assert isinstance(cpu_seconds, int)
+    os.chdir(cwd)
+    for name in set(os.environ) - set(env):
+        del os.environ[name]
+    os.environ.update(env)
+    _limit(cpu_seconds)
+    if sys.version_info < (3, 11) or not env.get("PYTHONSAFEPATH"):
+        sys.path.insert(0, cwd if words[0] == "-m" else "")
+    sys.argv[:] = [words[0], *words[2:]]
+    if words[0] == "-m":
+        return lambda: runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    return lambda: exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+
+
+def _main() -> None:
+    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+    _load()
+    gc.collect()
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))()
+
+
+if __name__ == "__main__":
+    _main()
