@@ -5,13 +5,35 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from torchmemlint.budget.runs import RUNNERS
+from torchmemlint.confirm.launch import warmed
+
 settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """``pytest`` alone runs the fast tests, in two processes. Who names files, tests, a word or a marker, or asks for those that failed,
+    gets what is asked for, as pytest does it."""
+    option = config.option
+    named = config.args_source not in (pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.INVOCATION_DIR)
+    if named or option.markexpr or option.keyword or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise")):
+        return
+    option.markexpr = "not slow"
+    if getattr(option, "numprocesses", 0) is None and not option.usepdb and not option.collectonly:
+        option.numprocesses = 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What measures time or memory runs after all others, so that at most one test is at work beside it."""
+    items.sort(key=lambda item: item.get_closest_marker("timed") is not None)
 
 
 THRESHOLD = gc.get_threshold()
@@ -48,3 +70,26 @@ def cluster() -> Iterator[str]:
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
     ) as made:
         yield made.scheduler_address
+
+
+@pytest.fixture(scope="session")
+def warm_confirm() -> Iterator[None]:
+    """The sandboxed children of ``confirm`` are copies of one process that has loaded torch, which takes three seconds of CPU."""
+    with warmed():
+        yield
+
+
+@pytest.fixture(scope="session")
+def warm_budget() -> Iterator[None]:
+    """The same of ``budget``, whose children need five seconds."""
+    with warmed(RUNNERS):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def warm_children(request: pytest.FixtureRequest) -> None:
+    """In files that are about these commands. Without torch there are no children."""
+    if find_spec("torch") is not None:
+        for command in ("confirm", "budget"):
+            if request.path.name.startswith(f"test_{command}_"):
+                request.getfixturevalue(f"warm_{command}")

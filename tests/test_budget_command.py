@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +420,8 @@ from torchmemlint.confirm.worker.main import main; main({runners!r})
 
 def test_without_a_sandbox_nothing_is_run(train: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr("torchmemlint.confirm.launch._BOOT", NO_WALL)
+    monkeypatch.setattr("torchmemlint.confirm.launch._workers", {})  # whose copies know the walls that there are
+    monkeypatch.setattr(command, "warmed", lambda runners: nullcontext())
     assert command.main([train]) == 2
     printed = capsys.readouterr().out
     assert printed.count("\n") == 1

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ pytest.importorskip("torch")
 
 from torchmemlint.confirm import channel, html, landlock, report, sandbox
 from torchmemlint.confirm.command import status
-from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch, warmed
+from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch
 from torchmemlint.confirm.pairs import Pair, settle_pair
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.report import figures
@@ -34,11 +33,13 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the wal
 
 
 @pytest.fixture(autouse=True, scope="module", params=["fresh", "forked"])
-def a_child_of_either_sort(request: pytest.FixtureRequest) -> Iterator[None]:
+def a_child_of_either_sort(request: pytest.FixtureRequest, warm_confirm: None) -> Iterator[None]:
     """Each test twice: in fresh processes, and in copies of one that has torch."""
     if request.param == "forked" and not sys.platform.startswith("linux"):
         pytest.skip("only Linux forks them")
-    with warmed() if request.param == "forked" else nullcontext():
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "fresh":
+            patch.setattr("torchmemlint.confirm.launch._workers", {})
         yield
 
 
@@ -445,7 +446,7 @@ class TestNoWall:
     def test_it_is_refused_and_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", ("nothing",))
         monkeypatch.setattr("torchmemlint.confirm.launch._BOOT", NO_WALL)
-        monkeypatch.setattr("torchmemlint.confirm.launch._worker", None)  # whose copies know the walls that there are
+        monkeypatch.setattr("torchmemlint.confirm.launch._workers", {})  # whose copies know the walls that there are
         mark = tmp_path / "ran"
         span = Span(Position(1, 1), Position(1, 2))
         finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span)

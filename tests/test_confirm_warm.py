@@ -19,6 +19,7 @@ from torchmemlint.confirm.command import running_line
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.settle import Options, settle_all
 from torchmemlint.confirm.verdict import Doubts
+from torchmemlint.confirm.warm import Worker
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.processes.progress import Progress
 
@@ -30,9 +31,18 @@ def said(source: str, key: str = "said", timeout: float = 20) -> object:
     return next((record[key] for record in ended.records if key in record), ended)
 
 
+@pytest.fixture(autouse=True)
+def none_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of other tests."""
+    monkeypatch.setattr(launch, "_workers", {})
+
+
+def warm() -> Worker:
+    return launch._workers[launch.EXPERIMENTS]
+
+
 def worker() -> int:
-    assert launch._worker is not None
-    return launch._worker._process.pid
+    return warm()._process.pid
 
 
 @pytest.mark.slow
@@ -40,12 +50,11 @@ def test_children_are_copies_of_one_process_that_has_torch() -> None:
     before = "import sys; emit({'said': sys.modules['torchmemlint.confirm.worker'].__dict__.setdefault('mark', MARK)})"
     with launch.warmed():
         first = launch.launch({"runner": "snippet", "source": f"MARK = 1\n{before}"}, 20)
-        assert launch._worker is not None
-        assert launch._worker._next == 1  # it was asked, and gave the child
+        assert warm()._next == 1  # it was asked, and gave the child
         assert {"said": 1} in first.records
         assert said(f"MARK = 2\n{before}") == 2  # nothing is left of what another child changed
-        assert launch._worker._next == 2
-    assert launch._worker is None
+        assert warm()._next == 2
+    assert launch._workers == {}
 
 
 @pytest.mark.slow
@@ -138,15 +147,14 @@ def test_without_its_worker_a_child_is_a_fresh_process() -> None:
 def test_only_the_processor_and_a_sandbox_are_served() -> None:
     with launch.warmed():
         assert launch.launch({"runner": "snippet", "source": "emit({'said': 1})"}, 20, sandbox=False).sandbox == "none"
-        assert launch._worker is not None
-        assert launch._worker._next == 0
+        assert warm()._next == 0
 
 
 def test_the_worker_ends_with_its_parent() -> None:
     source = (
         "import os\nfrom torchmemlint.confirm import launch\nwith launch.warmed():\n"
         "    launch.launch({'runner': 'snippet', 'source': ''}, 20)\n"
-        "    print(launch._worker._process.pid, flush=True)\n    os._exit(0)\n"
+        "    print(launch._workers[launch.EXPERIMENTS]._process.pid, flush=True)\n    os._exit(0)\n"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     for _ in range(100):

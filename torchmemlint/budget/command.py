@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from torchmemlint import __version__
@@ -13,6 +14,7 @@ from torchmemlint.budget import prices, runs
 from torchmemlint.budget.report import Result, as_json, text
 from torchmemlint.budget.sizes import bytes_of, gpu_of, input_of
 from torchmemlint.confirm.devices import devices_for
+from torchmemlint.confirm.launch import warmed
 from torchmemlint.confirm.output import write
 from torchmemlint.errors import UsageError
 from torchmemlint.files.quoting import quoted
@@ -87,6 +89,13 @@ def main(argv: Sequence[str]) -> int:
         devices_for("cuda", 1)
     job, options, target = _job(arguments)
     limit = _limit(arguments.fit)
+    with warmed(runs.RUNNERS) if options.sandbox else nullcontext():
+        result = _result(target, limit, job, options, arguments)
+    write(_rendered(result, arguments.output_format), arguments.output_file)
+    return result.status
+
+
+def _result(target: str, limit: int, job: dict[str, object], options: runs.Options, arguments: argparse.Namespace) -> Result:
     first, job = runs.started(job, options)
     result = Result(target, first, limit=limit)
     if first.budget and limit and not first.guessed_layers:
@@ -101,8 +110,7 @@ def main(argv: Sequence[str]) -> int:
         found = prices.findings_of(str(job["path"]), str(job["root"]))
         epoch, priced = prices.priced(found, job, options)
         result = replace(result, prices=priced, epoch=epoch)
-    write(_rendered(result, arguments.output_format), arguments.output_file)
-    return result.status
+    return result
 
 
 def _rendered(result: Result, output_format: str) -> str:

@@ -124,8 +124,8 @@ def launch(
     }  # fmt: skip
     started = time.monotonic()
     try:
-        plain = sandbox and device == "cpu" and runners == EXPERIMENTS
-        child: Child | None = _worker.start(work) if plain and _worker is not None else None
+        worker = _workers.get(runners) if sandbox and device == "cpu" else None
+        child: Child | None = worker.start(work) if worker is not None else None
         if child is None:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-c", boot],
@@ -150,8 +150,8 @@ def _environment() -> dict[str, str]:
     }  # fmt: skip
 
 
-_worker: Worker | None = None
-"""What forks the children of this process, where one was wanted."""
+_workers: dict[str, Worker] = {}
+"""By their runners: what forks the children of this process, where that was wanted."""
 
 _BOOT_WARM = (
     "import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r}); "
@@ -161,20 +161,19 @@ _BOOT_WARM = (
 
 
 @contextlib.contextmanager
-def warmed() -> Iterator[None]:
-    """While this is entered, children that run on the CPU behind a sandbox are forked from one process that has torch."""
-    global _worker
-    if _worker is not None or not sys.platform.startswith("linux"):
+def warmed(runners: str = EXPERIMENTS) -> Iterator[None]:
+    """While this is entered, children with these runners that run on the CPU behind a sandbox are forked from one process that has
+    torch and them."""
+    if runners in _workers or not sys.platform.startswith("linux"):
         yield
         return
     ours = str(Path(__file__).resolve().parent.parent.parent)
-    boot = _BOOT_WARM.format(ours=ours, torch=str(torch_directory()), runners=EXPERIMENTS)
-    _worker = Worker(boot, _environment())
+    boot = _BOOT_WARM.format(ours=ours, torch=str(torch_directory()), runners=runners)
+    _workers[runners] = Worker(boot, _environment())
     try:
         yield
     finally:
-        worker, _worker = _worker, None
-        worker.close()
+        _workers.pop(runners).close()
 
 
 class _Reader(threading.Thread):

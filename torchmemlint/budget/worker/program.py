@@ -23,7 +23,7 @@ from torchmemlint.budget.account import account
 from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, older, others, outside, own_class, packed
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of, parsed
-from torchmemlint.budget.worker.measure import EndOfRun, Run
+from torchmemlint.budget.worker.measure import EndOfRun, Mode, Run
 from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
 from torchmemlint.budget.worker.placement import (
     Placement,
@@ -447,6 +447,11 @@ def _loss(out: Any) -> torch.Tensor:
 
 def _short(text: str, root: str) -> str:
     return text.replace(root, "")
+
+
+def load() -> None:
+    """Load what every run loads, for a process that is copied: the first mode of fake tensors loads the compiler of torch."""
+    Mode(allow_non_fake_inputs=True)
 
 
 RUNNERS = {"budget": run_budget}

@@ -28,7 +28,7 @@ def serve(descriptor: int, runners: str, main: Callable[[str], None]) -> None:
     """Obey orders until their sender is gone; then nothing that was forked here lives on."""
     control = socket.socket(fileno=descriptor)
     children: dict[int, int] = {}
-    if not _warm_up():
+    if not _warm_up(runners):
         return
     _answer(control, {"ready": True})
     while True:
@@ -47,7 +47,7 @@ def serve(descriptor: int, runners: str, main: Callable[[str], None]) -> None:
             _signal(pid, {"signal": int(signal.SIGKILL if group else signal.SIGTERM), "group": group})
 
 
-def _warm_up() -> bool:
+def _warm_up(runners: str) -> bool:
     """Import what every child needs; False where a copy of this process could not work."""
     try:
         import torch
@@ -55,10 +55,11 @@ def _warm_up() -> bool:
         return False
     torch.set_num_threads(1)
     import gc
+    import importlib
 
-    from torchmemlint.confirm.worker import experiments
-
-    assert experiments.RUNNERS
+    loaded = importlib.import_module(runners)
+    if hasattr(loaded, "load"):
+        loaded.load()
     gc.collect()
     gc.freeze()
     return len(os.listdir("/proc/self/task")) == 1  # what another thread holds, a copy waits for without end
