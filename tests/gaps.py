@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -112,6 +112,16 @@ def without_marks(text: str) -> str:
 
 def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium") -> list[Finding]:
     """What the linter, with all rules on or one, says of these files as one project, of at least a confidence."""
+    return [*_alarms(tuple(texts.items()), code, confidence)]
+
+
+REMEMBERED = 32
+"""Answers: the tests of one case, which run in a row, ask for the same ones."""
+
+
+@lru_cache(REMEMBERED)
+def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str) -> list[Finding]:
+    texts = dict(files)
     with _written(texts, code, confidence) as (folder, configuration):
         found = check_paths([folder], configuration, 1).findings
     once = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
@@ -121,6 +131,12 @@ def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium") -> list[
 
 def fixed(texts: Texts) -> Texts:
     """The files after all fixes, safe and unsafe."""
+    return _fixed(tuple(texts.items()))
+
+
+@lru_cache(REMEMBERED)
+def _fixed(files: tuple[tuple[str, str], ...]) -> Texts:
+    texts = dict(files)
     with _written(texts) as (folder, configuration):
         return {**texts, **fix_paths([folder], configuration, 1).after}
 

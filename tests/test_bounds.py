@@ -46,6 +46,7 @@ def checked(folder: Path) -> Outcome:
 # --- globs --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("glob", STARS)
 @pytest.mark.parametrize("path", ["a" * 3000, "a/" * 1500 + "c"])
 def test_stars_take_no_time(glob: str, path: str) -> None:
@@ -59,6 +60,7 @@ def test_stars_take_no_time(glob: str, path: str) -> None:
     assert cpu(match) < 5
 
 
+@pytest.mark.timed
 def test_stars_in_a_configuration_take_no_time(tmp_path: Path) -> None:
     folder = tmp_path / "/".join(["a" * 60] * 8)
     folder.mkdir(parents=True)
@@ -137,6 +139,7 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [line.endswith("train: function too large: not analyzed") for line in outcome.skipped] == [True]
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["names_bound_to_each_other", "totals_of_one_loss", "gradients_zeroed"])
 def test_questions_before_a_fix_take_no_time(name: str, tmp_path: Path) -> None:
@@ -157,6 +160,7 @@ def test_a_finding_stays_where_its_fix_takes_too_long_to_check(tmp_path: Path, m
     assert (after.code, after.message, after.span) == (before.code, before.message, before.span)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])
 def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +176,7 @@ def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: p
     assert skipped.endswith("a.py: train: function too large: not analyzed")
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("name", "size"), [("f_strings", 5000), ("booleans", 20000), ("deep_unary", 20000)])
 def test_python_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
     """A tree of many words and signs takes hundreds of bytes for each, so the file is left out before it is parsed."""
@@ -181,6 +186,7 @@ def test_python_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     assert cost(SHAPES[name](size), 30).megabytes < 40
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("conditionals", 60), ("deep_unary", 1200), ("f_strings", 200), ("booleans", 1200)])
 def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
@@ -193,6 +199,8 @@ def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     assert measured.megabytes < 90
 
 
+@pytest.mark.timed
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["appended", "deleted", "functions_that_call_all", "sums_in_loop"])
 def test_what_libcst_may_just_read_keeps_the_bound_of_memory(name: str) -> None:
     """As heavy as it gets: libcst's tree and where its nodes stand are in memory together."""
@@ -217,6 +225,7 @@ def test_what_is_in_brackets_weighs_more() -> None:
     assert weight("-" * 90 + "x") > weight("- x\n" * 90)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["class_chain", "many_methods", "small_functions"])
 def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> None:
@@ -253,6 +262,7 @@ def test_tensors_are_joined_at_once_as_two_by_two() -> None:
         assert join_all(values) == pairs
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["sums_from_outside", "concatenated", "stored_by_key_outside", "nested_loops", "chain_of_models", "booleans"]
@@ -293,6 +303,7 @@ def is_grave(fault: str) -> bool:
     return not unit or float(megabytes) > 200
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
@@ -305,6 +316,7 @@ def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
     assert len(record.read_text().splitlines()) > 5
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is reported in other units elsewhere")
 def test_a_run_over_a_folder_prints_what_each_file_took(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ FILES = sorted(
 )[::4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--add-ignore", "--add-noqa=it is small"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_nothing_is_left_and_the_program_is_the_same(

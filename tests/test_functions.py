@@ -228,6 +228,7 @@ def with_a_line(text: str, chance: random.Random) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_any_row_of_lines(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

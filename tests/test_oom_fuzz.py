@@ -118,6 +118,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_logs_take_linear_time(text: str) -> None:
     """Quadratic matching of 150 KB takes minutes; linear, a fraction of a second. The bound leaves room for a busy machine."""
@@ -126,6 +127,7 @@ def test_hostile_logs_take_linear_time(text: str) -> None:
     assert time.process_time() - started < 5
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_one_long_line_takes_linear_time(text: str) -> None:
     started = time.process_time()

@@ -189,6 +189,7 @@ def test_colour_adds_nothing_but_colour() -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == full()
 
 
+@pytest.mark.timed
 def test_a_row_without_end_is_cut_around_what_is_marked() -> None:
     text = "x = [" + "'漢', " * 1_000_000 + "total]\n"
     column = text.index("total") + 1

@@ -29,7 +29,8 @@ from gaps import (
 from torchmemlint.rules import ALL_RULES
 
 CASES = cases()
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name, scope="module")
+"""With this scope the tests of one case run in a row, and ask the linter once what they all want to know."""
 
 
 def judge(case: Case, found: Iterable[Gap], kinds: set[str], paths: Iterable[str]) -> None:
@@ -52,6 +53,7 @@ def test_alarms_are_those_that_are_marked(case: Case) -> None:
     "case",
     [case for case in CASES if any(grades for text in case.texts.values() for *_, grades in graded(text))],
     ids=lambda case: case.name,
+    scope="module",
 )
 def test_cost_and_confidence_are_those_that_are_marked(case: Case) -> None:
     found = {

@@ -325,6 +325,7 @@ LONG = (
 )
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("text", LONG)
 def test_time_grows_with_the_text(text: str) -> None:
