@@ -24,7 +24,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     gets what is asked for, as pytest does it."""
     option = config.option
     named = config.args_source not in (pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.INVOCATION_DIR)
-    if named or option.markexpr or option.keyword or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise")):
+    if (
+        named
+        or option.markexpr
+        or option.keyword
+        or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise"))
+    ):
         return
     option.markexpr = "not slow"
     if getattr(option, "numprocesses", 0) is None and not option.usepdb and not option.collectonly:
