@@ -1,0 +1,71 @@
+"""From a change to its tests: the table has every package and only tests that exist, and no test file is out of reach."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import affected
+import pytest
+
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.cards import CARDS
+
+
+def names(changed: str) -> set[str]:
+    return {path.relative_to(affected.TESTS).as_posix() for path in affected.of(changed)}
+
+
+def test_every_package_has_a_row() -> None:
+    packages = {path.stem for path in affected.PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert {*affected.WIDER} == packages - {"__pycache__"}
+
+
+def test_every_pattern_names_a_test_file() -> None:
+    assert [one for row in affected.WIDER.values() for one in row if not affected.matched([one])] == []
+
+
+def test_every_test_file_is_named_for_a_change() -> None:
+    """Of the package, or else of the benchmarks, fixtures and documents that it is about. A row that has all of them counts for none."""
+    broad = {package for package, row in affected.WIDER.items() if row is affected.ALL}
+    own = {path for path in affected.test_files() if any(affected.names_package(path, package) for package in broad)}
+    changes = [f"torchmemlint/{package}/x.py" for package in affected.WIDER if package not in broad]
+    changes += ["fixtures/TML101/x.py", "benchmarks/x.py", "docs/x.md", "action.yml", ".pre-commit-hooks.yaml", "examples/x.py"]
+    named = own.union(*map(affected.of, changes))
+    assert [path.name for path in affected.test_files() if path not in named] == []
+
+
+def test_a_test_file_is_named_for_each_package_that_it_imports() -> None:
+    assert {"test_values.py", "test_weights.py"} <= names("torchmemlint/semantics/values.py")  # its own imports
+    assert {"hostile/test_stopping.py"} <= names("tests/forked.py")  # by way of hostile/program.py
+    assert "test_rules.py" in names("torchmemlint/run.py")  # by way of gaps.py
+    assert "test_rules.py" in names("tests/known_gaps.txt")
+    assert names("tests/test_frames.py") == {"test_frames.py"}
+    assert len(names("tests/conftest.py")) == len(affected.test_files())
+
+
+def test_what_a_rule_s_change_breaks_first_is_named() -> None:
+    assert affected.codes_of(["torchmemlint/rules/gradmode/inference_with_grad.py", "fixtures/TML101/x.py"]) == [
+        "TML101",
+        "TML201",
+    ]
+    own = {card.code for card in CARDS.values()}
+    assert own == {rule.code for rule in ALL_RULES}
+
+
+@pytest.mark.parametrize("changed", ["torchmemlint/suppress/git.py", "README.md", "fixtures/TML201/x.py"])
+def test_the_command_names_files_that_exist(
+    changed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["affected", changed])
+    assert affected.main() == 0
+    words = capsys.readouterr().out.split()
+    assert words[:6] == ["python", "-m", "pytest", "-q", "-n", "2"]
+    assert all((affected.ROOT / word).exists() for word in words[6:])
+    assert len(words) > 6
+
+
+def test_it_is_a_program() -> None:
+    command = [sys.executable, "-m", "tests.affected", "torchmemlint/oom/command.py"]
+    done = subprocess.run(command, cwd=affected.ROOT, capture_output=True, text=True, check=True)
+    assert "tests/test_oom_log.py" in done.stdout.split()
