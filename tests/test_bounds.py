@@ -297,6 +297,9 @@ def test_a_record_is_of_one_state_of_the_code(tmp_path: Path) -> None:
     assert record.read_text() == now
 
 
+SEARCHED = 24
+
+
 def is_grave(fault: str) -> bool:
     """Whether a fault is one of time, or of far more memory than is allowed."""
     megabytes, unit, _ = fault.partition(" MB, where ")
@@ -305,15 +308,16 @@ def is_grave(fault: str) -> bool:
 
 @pytest.mark.timed
 @pytest.mark.slow
-def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
+def test_a_search_finds_nothing(tmp_path: Path) -> None:
+    """In so many cases, the same ones on each machine: a minute of CPU on a slow one."""
     record = tmp_path / "search.jsonl"
     wanted = [(name, 1200) for name in sorted(SHAPES)] + [(f"mix-{seed}", 400) for seed in range(MIXTURES)]
-    chosen = random.Random(7).sample(wanted, len(wanted))
-    found = search(60, record, chosen)
+    chosen = random.Random(7).sample(wanted, SEARCHED)
+    found = search(600, record, chosen)
     # Machines differ by some megabytes: none may need far more memory than is allowed.
     grave = {key: faults for key, faults in found.items() if any(is_grave(fault) for fault in faults)}
     assert grave == {}
-    assert len(record.read_text().splitlines()) > 5
+    assert len(record.read_text().splitlines()) == SEARCHED
 
 
 @pytest.mark.timed

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 pytest.importorskip("flake8")
@@ -82,10 +83,7 @@ def write_tree(folder: Path) -> list[str]:
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "torchmemlint", "--output-format=concise", *arguments],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    done = forked.lint("--output-format=concise", *arguments, cwd=folder)
     assert done.returncode < 2, done.stderr
     return done
 
@@ -96,10 +94,9 @@ def findings_in(text: str) -> Found:
 
 
 def by_flake8(folder: Path) -> Found:
-    words = [sys.executable, "-m", "flake8", "--select=TML", "--exclude=vendored,.git", "."]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-    assert done.stderr == ""
-    return findings_in(done.stdout)
+    done = forked.run(["-m", "flake8", "--select=TML", "--exclude=vendored,.git", "."], folder)
+    assert done.stderr == b""
+    return findings_in(done.stdout.decode())
 
 
 def by_pre_commit(folder: Path) -> Found:

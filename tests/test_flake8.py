@@ -13,6 +13,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 
 from torchmemlint import flake8_plugin, run
@@ -49,15 +50,14 @@ run.check_paths = None  # a run over all files would not know of it
 
 
 def flake8(folder: Path, *arguments: str, text: str | None = None, stand_in: bool = True) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    if stand_in:
+    environment = dict(os.environ)
+    if stand_in:  # in a fresh process, which imports it first
         (folder / "stand_in").mkdir(exist_ok=True)
         (folder / "stand_in" / "sitecustomize.py").write_text(STAND_IN)
-        environment["PYTHONPATH"] = str(folder / "stand_in")
-    command = [sys.executable, "-m", "flake8", "--exclude=stand_in", *arguments]
-    return subprocess.run(
-        command, cwd=folder, input=text, capture_output=True, text=True, timeout=120, env=environment, check=False
-    )
+        environment |= {"PYTHONPATH": str(folder / "stand_in"), "PYTHONIOENCODING": "utf-8"}
+    stdin = None if text is None else text.encode()
+    done = forked.run(["-m", "flake8", "--exclude=stand_in", *arguments], folder, stdin=stdin, env=environment)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def ours(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -192,8 +192,7 @@ def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
     names = sorted(path.name for path in (fixtures / "TML101").glob("*.py"))
     for name in names:
         (tmp_path / name).write_bytes((fixtures / "TML101" / name).read_bytes())
-    command = [sys.executable, "-m", "torchmemlint", "--isolated", "--output-format=json", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = forked.lint("--isolated", "--output-format=json", ".", cwd=tmp_path)
     at = []
     for finding in json.loads(done.stdout):
         if finding["severity"] == "note":
@@ -306,8 +305,7 @@ def test_the_same_as_the_command(tmp_path: Path, jobs: str) -> None:
     (tmp_path / "a.py").write_text(MISTAKE)
     (tmp_path / "b.py").write_text(MISTAKE.replace("total += loss", "total += loss  # noqa: TML101"))
     (tmp_path / "c.py").write_text("import torch\n")
-    command = [sys.executable, "-m", "torchmemlint", "--output-format", "concise", "."]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    printed = forked.lint("--output-format", "concise", ".", cwd=tmp_path).stdout
     expected = [line for line in printed.splitlines() if " TML" in line]
     assert len(expected) == 1
     for _ in range(2):  # without and with what the cache holds by then

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import forked
 import pytest
 from notebooks import SETUP, TRAINING, notebook, rows
 
@@ -315,8 +315,7 @@ BEFORE = ["", "x = 'é'; ", "x = '漢字'; ", "x = '👍👍'; ", "x = 'e\u0301 
 
 
 def lint(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torchmemlint", "--isolated", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, encoding="utf-8", check=False, timeout=120)
+    return forked.lint("--isolated", *arguments, cwd=cwd)
 
 
 @pytest.mark.slow
@@ -447,8 +446,8 @@ def test_a_report_into_a_pipe(project: Path) -> None:
 def test_reports_after_fixing_and_of_standard_input(project: Path) -> None:
     lint("a.py", "--fix", "--output-file", "r.json", cwd=project)
     assert json.loads((project / "r.json").read_text()) == []
-    command = [sys.executable, "-m", "torchmemlint", "-", "--stdin-filename", "b.py", "--isolated", "--output-file", "r.sarif"]
-    subprocess.run(command, cwd=project, input=f"{SETUP}\n{TRAINING}\n".encode(), capture_output=True, check=False)
+    arguments = ["-", "--stdin-filename", "b.py", "--isolated", "--output-file", "r.sarif"]
+    forked.lint(*arguments, cwd=project, stdin=f"{SETUP}\n{TRAINING}\n".encode())
     (result,) = json.loads((project / "r.sarif").read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["region"]["snippet"] == {"text": "total += loss"}
 

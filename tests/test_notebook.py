@@ -6,11 +6,11 @@ import ast
 import json
 import re
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -349,8 +349,7 @@ def test_places_in_the_file_are_those_of_the_characters(
 
 
 def lint(*arguments: str, cwd: Path, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "torchmemlint", *arguments]
-    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, check=False, timeout=120)
+    return forked.run(["-m", "torchmemlint", *arguments], cwd, stdin=stdin)
 
 
 @pytest.mark.slow

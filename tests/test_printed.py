@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from torchmemlint import cli
@@ -63,8 +63,7 @@ class Captions(nn.Module):
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torchmemlint", "--isolated", "--no-cache", "--color=never", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return forked.lint("--isolated", "--no-cache", "--color=never", *arguments, cwd=folder)
 
 
 @pytest.fixture
@@ -222,10 +221,9 @@ def test_confidence_is_the_weight_of_what_is_assumed() -> None:
 def test_what_an_old_torch_lacks_is_no_advice(tmp_path: Path) -> None:
     """A project that declares a torch before 0.4 has no ``no_grad`` to report; one that declares a later one has."""
     (tmp_path / "a.py").write_text(IMPORTS + ERROR)
-    command = [sys.executable, "-m", "torchmemlint", "--no-cache", "--output-format", "json", "."]
     for version, severity in (("0.3.1", "note"), ("0.4.1", "error")):
         (tmp_path / "requirements.txt").write_text(f"torch=={version}\n")
-        (entry,) = json.loads(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout)
+        (entry,) = json.loads(forked.lint("--no-cache", "--output-format", "json", ".", cwd=tmp_path).stdout)
         assert entry["severity"] == severity
         assert entry["help"].startswith("written for torch before 0.4") is (severity == "note")
 
