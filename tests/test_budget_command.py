@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 
 from torchmemlint.budget import command, runs
 from torchmemlint.budget.remedies import REMEDIES
+from torchmemlint.confirm import launch
 from torchmemlint.confirm.launch import Ended
+from torchmemlint.confirm.warm import Worker
 from torchmemlint.errors import UsageError
 
 pytest.importorskip("torch")
@@ -128,6 +131,25 @@ def test_a_script_with_main_and_argparse_is_budgeted(train: str, capsys: Capture
     assert parts["temporaries"] == PARAMETERS  # AdamW by foreach: the root of every second moment at once
     assert found["peak"]["row"] == 21
     assert sum(parts.values()) == found["allocated_bytes"] <= found["reserved_bytes"] <= found["needed_bytes"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks them")
+def test_all_runs_of_a_command_are_copies_of_one_process(train: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    made = []
+
+    class Counted(Worker):
+        def __init__(self, boot: str, environment: Mapping[str, str]) -> None:
+            super().__init__(boot, environment)
+            made.append(self)
+
+    monkeypatch.setattr(launch, "_workers", {})
+    monkeypatch.setattr(launch, "Worker", Counted)
+    found = budget(capsys, train, "--fit", "1GiB")
+    (worker,) = made
+    assert found["steps"] == 2
+    assert worker._next > 1
+    assert launch._workers == {}
 
 
 @pytest.mark.slow

@@ -51,14 +51,14 @@ from torch.utils.data import DataLoader, TensorDataset
 teacher = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8))).cuda()
 student = nn.Linear(256, 256).cuda()
 optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
-for (x,) in DataLoader(TensorDataset(torch.zeros(65536, 256)), batch_size=8192):
+for (x,) in DataLoader(TensorDataset(torch.zeros(4096, 256)), batch_size=1024):
     x = x.cuda()
     loss = nn.functional.mse_loss(student(x), teacher(x))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 """
-LAYER = 8192 * 256 * 4
+LAYER = 1024 * 256 * 4
 
 
 def job(folder: Path, source: str) -> dict[str, object]:
@@ -99,7 +99,7 @@ def test_a_teacher_runs_without_a_graph(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_gradients_are_accumulated_over_smaller_batches(tmp_path: Path) -> None:
-    less, other = saved(tmp_path, TEACHER, "gradient accumulation", 8192)
+    less, other = saved(tmp_path, TEACHER, "gradient accumulation", 1024)
     assert other.steps == 2
     assert 0.7 * 9 * LAYER * 3 // 4 <= less <= 12 * LAYER * 3 // 4
 
