@@ -58,6 +58,16 @@ def test_children_are_copies_of_one_process_that_has_torch() -> None:
 
 
 @pytest.mark.slow
+def test_what_an_optimizer_loads_is_loaded_before_the_first_copy() -> None:
+    source = (
+        "import sys, torch\nbefore = set(sys.modules)\ntorch.optim.Adam([torch.zeros(1)])\n"
+        "emit({'said': sorted(name for name in set(sys.modules) - before if name.startswith('torch'))})"
+    )
+    with launch.warmed():
+        assert said(source) == []
+
+
+@pytest.mark.slow
 def test_a_child_has_its_own_place_environment_and_descriptors() -> None:
     source = (
         "import os, tempfile, stat\nkinds = [stat.S_ISSOCK(os.fstat(int(n)).st_mode) for n in os.listdir('/proc/self/fd')"

@@ -43,6 +43,12 @@ def count_devices(job: Job, emit: Emit) -> None:
     )
 
 
+def load() -> None:
+    """Load what the first optimizer loads, for a process that is copied: torch's compiler takes two seconds, and its objects would be
+    looked through at every sample of an experiment that loads them itself."""
+    torch.optim.SGD([torch.zeros(1)], lr=0.1)
+
+
 RUNNERS: dict[str, Callable[[Job, Emit], None]] = {
     "snippet": run_snippet,
     "pair": run_pair,
