@@ -21,7 +21,7 @@ settings.load_profile("patient")
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """``pytest`` alone runs the fast tests, in two processes. Who names files, tests, a word or a marker, or asks for those that failed,
-    gets what is asked for, as pytest does it."""
+    gets what is asked for, as pytest does it. The two processes come here too, with the same command line."""
     option = config.option
     named = config.args_source not in (pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.INVOCATION_DIR)
     if (
@@ -32,7 +32,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     ):
         return
     option.markexpr = "not slow"
-    if getattr(option, "numprocesses", 0) is None and not option.usepdb and not option.collectonly:
+    is_one = "PYTEST_XDIST_WORKER" in os.environ
+    if not is_one and getattr(option, "numprocesses", 0) is None and not option.usepdb and not option.collectonly:
         option.numprocesses = 2
 
 

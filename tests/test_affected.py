@@ -1,11 +1,14 @@
-"""From a change to its tests: the table has every package and only tests that exist, and no test file is out of reach."""
+"""From a change to its tests: the table has every package and only tests that exist, and no test file is out of reach. And what
+pytest runs where nobody says what."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import affected
+import conftest
 import pytest
 
 from torchmemlint.rules import ALL_RULES
@@ -69,3 +72,33 @@ def test_it_is_a_program() -> None:
     command = [sys.executable, "-m", "tests.affected", "torchmemlint/oom/command.py"]
     done = subprocess.run(command, cwd=affected.ROOT, capture_output=True, text=True, check=True)
     assert "tests/test_oom_log.py" in done.stdout.split()
+
+
+# --- what pytest runs by itself ----------------------------------------------------------------------------------------
+
+Source = pytest.Config.ArgsSource
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "worker", "markers", "processes"),
+    [
+        (Source.TESTPATHS, {}, False, "not slow", 2),
+        (Source.TESTPATHS, {}, True, "not slow", None),  # xdist gives its processes the same command line
+        (Source.TESTPATHS, {"numprocesses": 4}, False, "not slow", 4),
+        (Source.TESTPATHS, {"usepdb": True}, False, "not slow", None),
+        (Source.TESTPATHS, {"markexpr": "slow"}, False, "slow", None),
+        (Source.TESTPATHS, {"keyword": "TML201"}, False, "", None),
+        (Source.TESTPATHS, {"lf": True}, False, "", None),
+        (Source.ARGS, {}, False, "", None),
+    ],
+)
+def test_pytest_alone_runs_the_fast_tests(
+    source: object, given: dict[str, object], worker: bool, markers: str, processes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if worker:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    plain = {"markexpr": "", "keyword": "", "numprocesses": None, "usepdb": False, "collectonly": False, "lf": False}
+    option = SimpleNamespace(**{**plain, **given})
+    conftest.pytest_cmdline_main(SimpleNamespace(option=option, args_source=source))  # type: ignore[arg-type]
+    assert (option.markexpr, option.numprocesses) == (markers, processes)
