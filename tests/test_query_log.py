@@ -53,10 +53,19 @@ def test_memoized_results_are_queries_of_every_file_that_uses_them(seed: int) ->
         nothing_is_lost(bent_project.project(on))
 
 
+TOGETHER = 40
+"""Files of one project: each is analysed beside all others, so that twice as many take four times as long."""
+PARTS = [
+    pytest.param(paths[part :: -(-len(paths) // TOGETHER)], id=f"{folder}-{part}")
+    for folder in ("TML101", "TML201", "engine")
+    if (paths := sorted((FIXTURES / folder).glob("*.py")))
+    for part in range(-(-len(paths) // TOGETHER))
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["TML101", "TML201", "engine"])
-def test_the_same_for_fixtures(folder: str) -> None:
-    paths = sorted((FIXTURES / folder).glob("*.py"))
+@pytest.mark.parametrize("paths", PARTS)
+def test_the_same_for_fixtures(paths: list[Path]) -> None:
     nothing_is_lost({path.relative_to(FIXTURES).as_posix(): path.read_text(encoding="utf-8") for path in paths})
 
 
