@@ -85,7 +85,13 @@ WIDER: dict[str, tuple[str, ...]] = {
     "torch_facts": (*ENGINE, "test_torch_facts.py", "test_confirm*.py"),
     "workers": (*ENGINE, *PROGRAM),
 }
-"""Package or module at the top of torchmemlint → the tests that run it without naming it."""
+"""Package or module at the top of torchmemlint → the tests that run it without naming it. Without a row it is all of them."""
+
+
+@cache
+def packages() -> frozenset[str]:
+    return frozenset(path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py") - {"__pycache__"}
+
 
 NAMED = re.compile(r"torchmemlint\.(\w+)|from torchmemlint import ([\w, ]+)")
 HELPER = re.compile(r"^\s*(?:from (?:hostile\.)?(\w+) import|import (\w+))", re.MULTILINE)

@@ -171,9 +171,8 @@ def _load() -> None:
     import torchmemlint
 
     for found in pkgutil.walk_packages(torchmemlint.__path__, "torchmemlint."):
-        if not found.name.startswith(("torchmemlint.budget.worker", "torchmemlint.confirm.worker", "torchmemlint.lsp.server")):
-            if not found.name.endswith("__main__"):
-                importlib.import_module(found.name)
+        if not {"worker", "__main__"} & {*found.name.split(".")} and found.name != "torchmemlint.lsp.server":
+            importlib.import_module(found.name)
     for name in ("flake8.main.application", "flake8.main.cli", "pyflakes.checker", "pycodestyle", "mccabe"):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
