@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "budget", "server", "completion")
+COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "run", "confirm", "budget", "server", "completion")
 
 VALUED = frozenset(
     (
@@ -203,6 +203,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.oom import command as oom
 
             return oom.main(rest)
+        if command == "run":
+            from torchmemlint.growth import command as growth
+
+            return growth.main(rest)
         if command == "confirm":
             from torchmemlint.confirm import command as confirm
 
@@ -282,6 +286,7 @@ commands:
   torchmemlint rule CODE         explain a rule: what it finds, what it costs, how to fix it
   torchmemlint trace FILE:LINE   show what the analysis knows at a line, and why each rule did or did not report
   torchmemlint confirm [PATH]    run the code of a finding and its fix, and measure what grows (needs torch)
+  torchmemlint run SCRIPT        run your own program, and report what grows in it, who keeps it, and where (needs torch)
   torchmemlint budget FILE       estimate what a training step needs on a GPU, without one (experimental, needs torch)
   torchmemlint oom LOG           explain the out-of-memory error in a log
   torchmemlint server            start the language server (needs pygls)
@@ -322,6 +327,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command, in the order of ``COMMANDS``."""
     from torchmemlint.budget import command as budget
     from torchmemlint.confirm import command as confirm
+    from torchmemlint.growth import command as growth
     from torchmemlint.lsp import command as server
     from torchmemlint.oom import command as oom
 
@@ -332,6 +338,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
         "rule": rule_parser(),
         "trace": trace_parser(),
         "oom": oom.parser(),
+        "run": growth.parser(),
         "confirm": confirm.parser(),
         "budget": budget.parser(),
         "server": server.parser(),

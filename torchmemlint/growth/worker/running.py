@@ -1,0 +1,100 @@
+"""One run of a program from its begin to its report: the import hook, the session, the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+from torchmemlint.growth import words
+from torchmemlint.growth.worker.attach import Finder
+
+
+class Running:
+    """``options``: format, file, live, steps, fail, python (of torchmemlint), root."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._session: Any = None
+        self._hooks: Any = None
+        self._data: dict[str, Any] | None = None
+        self._finder: Finder | None = None
+        self._pid = os.getpid()
+
+    def begin(self) -> None:
+        """Wait for torch, or take it if it is here."""
+        if "torch" in sys.modules:
+            self._ready(sys.modules["torch"])
+            return
+        self._finder = Finder(self._ready)
+        sys.meta_path.insert(0, self._finder)
+
+    def _ready(self, torch: ModuleType) -> None:
+        try:
+            from torchmemlint.growth.worker.attach import Hooks
+            from torchmemlint.growth.worker.session import Session
+
+            self._session = Session(self._live if self._options.get("live") else None, self._options.get("steps"))
+            self._session.stop_program = self._stop
+            self._hooks = Hooks(self._session.event, self._session.create_graph.append)
+            self._hooks.install(torch)
+            os.register_at_fork(after_in_child=self._in_child)
+        except Exception as error:
+            print(f"torchmemlint: nothing is measured: {type(error).__name__}: {error}", file=sys.stderr)
+
+    def _in_child(self) -> None:
+        """A worker of a loader measures nothing."""
+        if self._session is not None:
+            self._session.off = "forked"
+            self._hooks.remove()
+
+    def _stop(self) -> None:
+        raise SystemExit(0)
+
+    def _live(self, loop: Any, found: Any) -> None:
+        from torchmemlint.growth.worker.result import growth_of
+
+        print(f"torchmemlint: {words.headline(growth_of(loop, found, self._session))}", file=sys.stderr, flush=True)
+
+    def ended(self, error: BaseException | None) -> None:
+        """The program's last line has run, or ``error`` has ended it; its frames are still there."""
+        if os.getpid() != self._pid:
+            return
+        alive: list[str] = []
+        if self._session is not None:
+            self._hooks.remove()
+            self._session.finish()
+        self._data = self._as_data(alive)
+
+    def _as_data(self, alive: list[str]) -> dict[str, Any]:
+        if self._session is None:
+            return {"growths": [], "loops": [], "device": "cpu", "off": "", "alive": alive, "torch": False, "iterations": 0}
+        from torchmemlint.growth.worker.result import data_of
+
+        return data_of(self._session, alive)
+
+    def fails(self, code: object) -> bool:
+        """Whether the exit status is to be 1, for growth alone."""
+        if not self._options.get("fail") or code not in (0, None) or self._data is None:
+            return False
+        return any(not growth["note"] for growth in self._data["growths"]) or any(loop["residue"] for loop in self._data["loops"])
+
+    def report(self) -> None:
+        """At the very end of the process."""
+        if os.getpid() != self._pid or self._data is None:
+            return
+        data, self._data = self._data, None
+        plain = self._options.get("format", "full") == "full" and not self._options.get("file")
+        if plain and not data["growths"]:
+            sys.stderr.write(words.full(data))
+            return
+        command = [self._options["python"], "-m", "torchmemlint.growth.report"]
+        environment = {**os.environ, "PYTHONPATH": self._options["root"]}
+        done = subprocess.run(
+            command, input=json.dumps({"data": data, "options": self._options}), text=True, env=environment, check=False
+        )
+        if done.returncode not in (0, 1):
+            sys.stderr.write(words.full(data))

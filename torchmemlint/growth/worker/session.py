@@ -1,0 +1,323 @@
+"""The state of a run: which loops there are, whether one grows, and the looks at it.
+
+``Session.event`` is called at the head of each outermost call of a module, and nothing that goes wrong in it reaches the program: the
+session switches itself off, and says so in the report.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+
+from torchmemlint.growth.worker.frames import Marks, Place, Tag, forget_locals, is_users_file, name_of, place, users
+from torchmemlint.growth.worker.lines import Tracer, Watched
+from torchmemlint.growth.worker.look import Keeper, Look
+from torchmemlint.growth.worker.meters import StepMeter, accelerator_meter, host_meter
+from torchmemlint.growth.worker.series import LEAST_POINTS, WARM_UP, Point, Trend, rate_between, trend
+
+FIRST_TRY = WARM_UP + LEAST_POINTS
+LONGEST_WINDOW = 400
+SHARE, AT_LEAST = 0.05, 1.0
+"""Looks may take a second of CPU time, and this share of the run's."""
+METER_SHARE = 0.01
+MOST_POINTS = 4096
+ASK_AGAIN = 1.25
+"""Whether a found holder still grows is asked again after this factor of iterations, then again."""
+
+
+@dataclass(slots=True)
+class Found:
+    """A holder that grew: where, and what was seen of it later."""
+
+    keeper: Keeper
+    lines: list[tuple[Place, ...]]
+    rate: float
+    first: int
+    last_asked: int
+    length: int | None = None
+    grew: bool = True
+    asked: int = 0
+    shares: float = 1.0
+    no_line: str = ""
+
+
+@dataclass(slots=True)
+class Loop:
+    """One loop of the program; ``count`` are its iterations over all runs of it, ``points`` the bytes at their heads."""
+
+    code: CodeType
+    line: int
+    count: int = 0
+    points: list[Point] = field(default_factory=list)
+    tag: Tag | None = None
+    began: int = 0
+    try_at: int = FIRST_TRY
+    factor: float = 1.5
+    skip_until: int = 0
+    found: list[Found] = field(default_factory=list)
+    trend: Trend | None = None
+    unexplained: float = 0.0
+    ask_at: int = 0
+    last_rate: float = 0.0
+    looked: int = 0
+
+    def place(self) -> Place:
+        """Where the loop is."""
+        return Place(self.code.co_filename, self.line, name_of(self.code))
+
+
+class Session:
+    """One run."""
+
+    def __init__(self, live: Callable[[Loop, Found], None] | None = None, steps: int | None = None) -> None:
+        self.loops: dict[tuple[int, int], Loop] = {}
+        self.marks = Marks()
+        self.meter: StepMeter = host_meter()
+        self.host = self.meter
+        self.steps = steps
+        self.calls = 0
+        self.off = ""
+        self.spent = 0.0
+        self.metered = 0.0
+        self.started = time.thread_time()
+        self.pid = os.getpid()
+        self._live = live
+        self._lock = threading.Lock()
+        self._look: tuple[tuple[int, int], Look, int, int] | None = None
+        self._trace: tuple[tuple[int, int], Tracer, list[tuple[Keeper, Watched]], int] | None = None
+        self._forget = False
+        self._stride = 1
+        self.create_graph: list[Place] = []
+        self.stop_program: Callable[[], None] | None = None
+
+    # -- each call
+
+    def event(self, frame: FrameType) -> None:
+        """An outermost call of a module begins, from this frame."""
+        if self.off or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._event(frame)
+        except Exception:  # never the program's affair
+            self.off = traceback.format_exc()
+            self._look = self._trace = None
+        finally:
+            self._lock.release()
+
+    def _event(self, frame: FrameType) -> None:
+        if self._forget and self._trace is None:
+            forget_locals(frame)
+            self._forget = False
+        self.calls += 1
+        iteration = self.marks.iteration(frame) if self._trace is None else self._traced_iteration(frame)
+        if iteration is None:
+            return
+        loop_frame, tag, start, line = iteration
+        key = (id(loop_frame.f_code), start)
+        loop = self.loops.get(key)
+        if loop is None:
+            loop = self.loops[key] = Loop(loop_frame.f_code, line)
+        loop.count += 1
+        if tag is not loop.tag and self._trace is None:
+            loop.tag, loop.began, loop.try_at = tag, loop.count - 1, max(FIRST_TRY, min(loop.try_at, 4096))
+        if self._look is not None:
+            self._looking(key, loop, frame, loop_frame)
+        elif self._trace is not None:
+            self._tracing(key, loop, frame)
+        elif loop.count % self._stride == 0:
+            self._sample(key, loop, frame)
+        if self.steps is not None and loop.count >= self.steps and self.stop_program is not None:
+            self.stop_program()
+
+    def _traced_iteration(self, frame: FrameType) -> tuple[FrameType, Tag, int, int] | None:
+        """While lines are traced by ``settrace``, the frames that ran before have no tags: the loop that is looked at is known."""
+        if sys.version_info >= (3, 12):
+            return self.marks.iteration(frame)
+        assert self._trace is not None
+        loop = self.loops[self._trace[0]]
+        current: FrameType | None = frame
+        while current is not None:
+            if current.f_code is loop.code and loop.tag is not None:
+                return self.marks.again(current, loop.tag)
+            current = current.f_back
+        return None
+
+    # -- samples
+
+    def _sample(self, key: tuple[int, int], loop: Loop, frame: FrameType) -> None:
+        begin = time.thread_time()
+        if self.meter.device == "cpu" and not self.calls & 63:
+            self._choose_meter()
+        if self.meter.scans and loop.count & 3:
+            return
+        loop.points.append((loop.count, self.meter.live()))
+        took = time.thread_time() - begin
+        self.metered += took
+        if self.metered > METER_SHARE * (begin - self.started) + 0.05:
+            self._stride = min(64, self._stride * 2)
+            self.metered = METER_SHARE * (begin - self.started)
+        if len(loop.points) > MOST_POINTS:
+            del loop.points[: MOST_POINTS // 2 : 2]
+        if loop.found and loop.count >= loop.ask_at:
+            self._ask(loop, frame)
+        inside = loop.count - loop.began
+        if loop.count >= loop.skip_until and (inside >= loop.try_at or loop.count >= loop.skip_until > 0):
+            self._maybe_look(loop, key, frame)
+
+    def _choose_meter(self) -> None:
+        chosen = accelerator_meter()
+        if chosen is not None:
+            self.meter = chosen
+            for loop in self.loops.values():
+                loop.points.clear()
+
+    def _maybe_look(self, loop: Loop, key: tuple[int, int], frame: FrameType) -> None:
+        inside = loop.count - loop.began
+        mine = [point for point in loop.points if point[0] > loop.began]
+        found = trend([(at - loop.began, size) for at, size in mine]) or (
+            trend(loop.points) if loop.began and len(loop.points) >= 2 * LEAST_POINTS else None
+        )
+        if found is None:
+            loop.try_at = max(inside + 1, int(inside * 1.15))
+            return
+        if self.spent > AT_LEAST + SHARE * (time.thread_time() - self.started):
+            loop.try_at = inside + 1 + inside // 8
+            return
+        loop.trend = found
+        begin = time.thread_time()
+        window = max(4, min(LONGEST_WINDOW, 4 * found.period))
+        hold = max(2, min(LONGEST_WINDOW // 4, found.period + 1))
+        loop.looked = loop.count
+        self._look = (key, Look(loop.count), loop.count + window, loop.count + window + hold)
+        self.spent += time.thread_time() - begin
+
+    # -- looks
+
+    def _looking(self, key: tuple[int, int], loop: Loop, frame: FrameType, loop_frame: FrameType) -> None:
+        assert self._look is not None
+        wanted, look, middle, end = self._look
+        if key != wanted:
+            return
+        if loop.tag is None:
+            return
+        begin = time.thread_time()
+        if loop.count >= middle and look.second is None:
+            look.middle(loop.count)
+        elif loop.count >= end and look.second is not None:
+            self._look = None
+            enabled = gc.isenabled()
+            gc.disable()
+            try:
+                keepers = look.finish(frame, loop_frame)
+            finally:
+                if enabled:
+                    gc.enable()
+            self._forget = True
+            self._begin_tracing(key, loop, frame, keepers)
+        self.spent += time.thread_time() - begin
+
+    def _begin_tracing(self, key: tuple[int, int], loop: Loop, frame: FrameType, keepers: list[Keeper]) -> None:
+        known = {one.keeper.key for one in loop.found}
+        fresh = [keeper for keeper in keepers if keeper.key not in known]
+        if not fresh:
+            self._after(loop, grown=False)
+            return
+        pairs = [(keeper, Watched(keeper.mark or _nothing, keeper.appears)) for keeper in fresh]
+        watched = [one for keeper, one in pairs if keeper.mark is not None and not keeper.lines]
+        tracer = Tracer(watched)
+        period = loop.trend.period if loop.trend else 1
+        self._trace = (key, tracer, pairs, loop.count + max(2, min(40, 2 * period)))
+        if watched:
+            tracer.start(frame)
+        else:
+            self._end_tracing(loop, frame)
+
+    def _tracing(self, key: tuple[int, int], loop: Loop, frame: FrameType) -> None:
+        assert self._trace is not None
+        wanted, _, _, end = self._trace
+        if key == wanted and loop.count >= end:
+            self._end_tracing(loop, frame)
+
+    def _end_tracing(self, loop: Loop, frame: FrameType | None) -> None:
+        assert self._trace is not None
+        _, tracer, pairs, _ = self._trace
+        self._trace = None
+        if frame is not None:
+            tracer.stop(frame)
+        self._forget = True
+        rate = loop.trend.rate if loop.trend else 0.0
+        for keeper, watched in pairs:
+            lines = [tuple(Place(*one) for one in (line,)) for line in keeper.lines] or watched.found
+            if keeper.mark is not None and not keeper.lines and not lines and not tracer.refused and keeper.kind != "cycle":
+                continue  # it does not change in an iteration: survivors of something that is bounded
+            one = Found(keeper, lines, rate, loop.count, loop.count, grew=True)
+            one.no_line = "another tool traces" if tracer.refused else ""
+            one.length = keeper.length(frame) if keeper.length is not None else None
+            loop.found.append(one)
+            if self._live is not None:
+                self._live(loop, one)
+        self._after(loop, grown=True)
+
+    def _after(self, loop: Loop, grown: bool) -> None:
+        """A look is over: what was measured in it does not count, and the next one comes later."""
+        loop.points.clear()
+        loop.ask_at = int(loop.count * ASK_AGAIN) + 1
+        inside = loop.count - loop.began
+        loop.try_at = max(inside + FIRST_TRY, 2 * inside)
+        loop.skip_until = loop.count + FIRST_TRY
+
+    # -- asked again
+
+    def _ask(self, loop: Loop, frame: FrameType | None) -> None:
+        begin = time.thread_time()
+        for one in loop.found:
+            self._ask_one(one, loop, frame)
+        self._forget = self._forget or frame is not None
+        loop.ask_at = int(loop.count * ASK_AGAIN) + 1
+        rate = rate_between(loop.points)
+        if rate is not None:
+            loop.last_rate = rate
+        self.spent += time.thread_time() - begin
+
+    @staticmethod
+    def _ask_one(one: Found, loop: Loop, frame: FrameType | None) -> None:
+        keeper = one.keeper
+        kept = not keeper.alive or any(reference() is not None for reference in keeper.alive)
+        length = keeper.length(frame) if keeper.length is not None and frame is not None else None
+        if length is not None and one.length is not None:
+            steps = loop.count - one.last_asked
+            if steps >= 4:
+                one.grew = kept and length > one.length
+                one.length, one.last_asked = length, loop.count
+        elif frame is not None:
+            one.grew, one.last_asked = kept, loop.count
+        one.asked += 1
+
+    # -- the end
+
+    def finish(self) -> None:
+        """The program is over: what was going on ends."""
+        with self._lock:
+            if self._trace is not None:
+                self._trace[1].running = False
+                self._end_tracing(self.loops[self._trace[0]], sys._getframe())
+            self._look = None
+
+
+def _nothing(frame: FrameType | None) -> object:
+    return None
+
+
+def callers_of(frame: FrameType) -> list[Place]:
+    """The user's frames of a stack, innermost first."""
+    return [place(one) for one in users(frame)][:4]
+
+
+__all__ = ["Found", "Loop", "Session", "is_users_file"]
