@@ -243,10 +243,18 @@ def named(path: Path, upto: Any = None) -> str:
     above = [*chain[1:], root.owner]
     for place in range(len(chain) - 1, 0, -1):
         holder, held = chain[place], chain[place - 1]
-        words += f".{_key(holder, held)}" if is_namespace(holder, above[place]) else _step(holder, held)
+        if is_a(above[place], types.FunctionType) and is_a(holder, tuple):
+            words += f" → {_closed_over(above[place], held)}"
+        else:
+            words += f".{_key(holder, held)}" if is_namespace(holder, above[place]) else _step(holder, held)
     for inside in _INSIDE:
         words = words.replace(f".{inside}['", ".").replace("']", "") if f".{inside}['" in words else words
     return words or type(chain[-1]).__name__
+
+
+def _closed_over(function: Any, cell: Any) -> str:
+    names = function.__code__.co_freevars
+    return next((name for name, one in zip(names, function.__closure__ or (), strict=False) if one is cell), "?")
 
 
 def is_namespace(holder: Any, above: Any) -> bool:

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from torchmemlint.growth.worker.cycles import Cycle, cycles_in
-from torchmemlint.growth.worker.heap import Graphs, Size, Snapshot, garbage, is_node, is_tensor, storage_of, tensors_and_nodes
+from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, garbage, is_node, is_tensor, storage_of, tensors_and_nodes
 from torchmemlint.growth.worker.holders import Path, Roots, Search, attributes, described, element, is_a, is_namespace, locals_of, named
 from torchmemlint.growth.worker.lines import Mark
 
-SAMPLED = 24
+SAMPLED = 12
+NAMED = ("local", "global", "class", "generator")
 CONTAINERS = (list, dict, set, bytearray)
 
 
@@ -60,13 +61,17 @@ class Look:
 
     def __init__(self, iteration: int) -> None:
         self.start = iteration
-        self.first = Snapshot(with_ids=True)
+        self.first = Begin()
         self.second: Snapshot | None = None
         self.mid = iteration
 
     def middle(self, iteration: int) -> None:
         """The second moment."""
         self.mid, self.second = iteration, Snapshot()
+
+    def cancel(self) -> None:
+        """There will be no third moment."""
+        self.first.end(ids=False)
 
     def finish(self, stack: types.FrameType, loop_frame: types.FrameType) -> list[Keeper]:
         """The third moment: who keeps what was born between the first two."""
@@ -82,13 +87,12 @@ class _Finished:
         self.iterations = max(1, look.mid - look.start)
         self.loop_frame = loop_frame
         self.stack = stack
+        look.first.end()
         self.tensors, self.nodes = tensors_and_nodes(gc.get_objects())
-        self.known = {
-            found[0] for tensor in self.tensors if look.first.has(tensor) and (found := storage_of(tensor)) is not None
-        }
+        is_new = look.first.is_new
+        self.known = {found[0] for tensor in self.tensors if not is_new(tensor) and (found := storage_of(tensor)) is not None}
         self.graphs = Graphs(look.first.sequence, self.second.sequence, self.known)
-        self.survivors = [one for one in self.tensors if self.second.has(one) and not look.first.has(one)]
-        self.old: set[int] = set()
+        self.survivors = [one for one in self.tensors if self.second.has(one) and is_new(one)]
 
     def keepers(self) -> list[Keeper]:
         """All of them. The collector runs only if somebody holds what has no name: its garbage, or C++."""
@@ -103,8 +107,9 @@ class _Finished:
             found += self._cycles(waste)
             del waste
             native = [one for reference in references if (one := reference()) is not None]
+            rest = {id(one): one for reference in others if (one := reference()) is not None}
             if native:
-                found += self._native(native, {id(one): one for reference in others if (one := reference()) is not None})
+                found += self._without_name(native, rest)
         return [keeper for keeper in found if keeper.size.with_overhead > 0]
 
     def _named(self) -> tuple[list[Keeper], list[Any], dict[int, Any]]:
@@ -121,17 +126,19 @@ class _Finished:
             return found, [], {}
         mine = (self.tensors, self.nodes, self.survivors, sampled, carriers, old_nodes, targets, found, self.known, self.graphs.nodes)
         search = Search(targets, Roots(self.stack), mine)
-        for carrier in self._upstream(carriers):
-            keeper = self._carried(search.path(carrier), carrier)
+        ways = [(search.path(one), one) for one in carriers]
+        with_name = [pair for pair in ways if pair[0].root.kind in NAMED] or ways
+        upstream = {id(one) for one in self._upstream([one for _, one in with_name])}
+        for way, carrier in with_name:
+            keeper = self._carried(way, carrier) if id(carrier) in upstream else None
             if keeper is not None:
                 found.append(keeper)
         paths = [search.path(thing) for thing in (*sampled, *old_nodes)]
-        self.old = self.look.first.there({id(one) for path in paths for one in path.objects})
         groups: dict[int, list[Path]] = {}
         unnamed: list[Any] = []
         for path in paths:
             anchor = self._anchor(path)
-            if anchor is None:
+            if anchor is None or path.root.kind not in NAMED:
                 unnamed.append(path.objects[0])
             else:
                 groups.setdefault(id(anchor), []).append(path)
@@ -179,10 +186,10 @@ class _Finished:
     def _anchor(self, path: Path) -> Any:
         """The first object on the way up that was there before what it holds; None where nobody in Python holds it."""
         for one in path.objects[1:]:
-            if id(one) in self.old and not is_tensor(one):
+            if not self.look.first.is_new(one) and not is_tensor(one):
                 return one
         root = path.root
-        if root.kind in ("local", "global", "class", "generator"):
+        if root.kind in NAMED:
             return root.owner
         return None
 
@@ -234,11 +241,25 @@ class _Finished:
 
     # -- nobody in Python, and cycles
 
+    def _without_name(self, things: list[Any], rest: dict[int, Any]) -> list[Keeper]:
+        """What lives on after a collection: below a function that C++ holds (a hook), or held by C++ itself."""
+        search = Search(things, Roots(self.stack), (things, rest, self.known, self.graphs.nodes))
+        groups: dict[int, list[Path]] = {}
+        native: list[Any] = []
+        for path in map(search.path, things):
+            anchor = self._anchor(path)
+            if anchor is None or path.root.kind == "nobody":
+                native.append(path.objects[0])
+            else:
+                groups.setdefault(id(anchor), []).append(path)
+        found = [keeper for some in groups.values() if (keeper := self._kept(some, rest)) is not None]
+        return found + (self._native(native, rest) if native else [])
+
     def _native(self, things: list[Any], rest: dict[int, Any]) -> list[Keeper]:
         """What only C++ holds: gradients that were made with a graph are a cycle with their leaf."""
         members = [one for one in rest.values() if not self._in_a_graph(one)]
         things = [one for one in things if not self._in_a_graph(one)]
-        if not things:
+        if len(members) < max(2, self.iterations // 4):
             return []
         size = self._size(members, rest)
         size += self._size_of_gradients(members)
@@ -274,7 +295,7 @@ class _Finished:
         first, second = self.look.first, self.second
         tensors, nodes = tensors_and_nodes(waste)
         # weak references to garbage are gone: what was there is known by its id
-        window = [one for one in tensors if id(one) in second.tensors and id(one) not in first.tensors]
+        window = [one for one in tensors if id(one) in second.tensors and first.was_new(id(one))]
         size = Size()
         for one in window:
             size.tensors += 1

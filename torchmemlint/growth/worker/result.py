@@ -33,7 +33,7 @@ def data_of(session: Session, alive: list[str] | None = None, torch: bool = True
         "off": session.off,
         "alive": alive or [],
         "torch": torch,
-        "iterations": longest.count if longest else 0,
+        "iterations": longest.count + 1 if longest else 0,
         "longest": longest.place().as_json() if longest else None,
         "needed": NEEDED,
         "bounded": f"; {gone} that grew at first did not grow on" if gone else "",
@@ -67,7 +67,7 @@ def growth_of(loop: Loop, found: Found, session: Session) -> dict[str, Any]:
         "callers": [caller.as_json() for caller in callers],
         "no_line": found.no_line or "nothing changed at a line of yours in the iterations that were traced",
         "loop": loop.place().as_json(),
-        "iterations": loop.count,
+        "iterations": loop.count + 1,
         "asked_after": found.last_asked,
         "note": _is_note(keeper),
     }
@@ -104,7 +104,7 @@ def _summary(loop: Loop, growths: list[dict[str, Any]]) -> dict[str, Any] | None
         residue = f"{words.size(measured - explained)} per step are not explained: no tensor and no graph that Python knows"
     return {
         "place": loop.place().as_json(),
-        "iterations": loop.count,
+        "iterations": loop.count + 1,
         "measured_per_step": measured,
         "explained_per_step": explained,
         "residue": residue,

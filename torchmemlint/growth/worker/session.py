@@ -107,7 +107,7 @@ class Session:
             self._event(frame)
         except Exception:  # never the program's affair
             self.off = traceback.format_exc()
-            self._look = self._trace = None
+            self._cancel()
         finally:
             self._lock.release()
 
@@ -118,6 +118,8 @@ class Session:
         self.calls += 1
         iteration = self.marks.iteration(frame) if self._trace is None else self._traced_iteration(frame)
         if iteration is None:
+            if self._trace is not None and not runs(self.loops[self._trace[0]], frame):
+                self._end_tracing(self.loops[self._trace[0]], frame)
             return
         loop_frame, tag, start, line = iteration
         key = (id(loop_frame.f_code), start)
@@ -131,6 +133,8 @@ class Session:
             self._looking(key, loop, frame, loop_frame)
         elif self._trace is not None:
             self._tracing(key, loop, frame)
+        if self._look is not None or self._trace is not None:
+            pass
         elif loop.count % self._stride == 0:
             self._sample(key, loop, frame)
         if self.steps is not None and loop.count >= self.steps and self.stop_program is not None:
@@ -148,6 +152,13 @@ class Session:
                 return self.marks.again(current, loop.tag)
             current = current.f_back
         return None
+
+    def _cancel(self) -> None:
+        if self._look is not None:
+            self._look[1].cancel()
+        if self._trace is not None:
+            self._trace[1].running = False
+        self._look = self._trace = None
 
     # -- samples
 
@@ -187,6 +198,10 @@ class Session:
         if found is None:
             loop.try_at = max(inside + 1, int(inside * 1.15))
             return
+        if self._explained(loop) > 0.7 * found.rate:  # by what an earlier look found
+            loop.last_rate = found.rate
+            loop.try_at = 2 * inside
+            return
         if self.spent > AT_LEAST + SHARE * (time.thread_time() - self.started):
             loop.try_at = inside + 1 + inside // 8
             return
@@ -198,14 +213,18 @@ class Session:
         self._look = (key, Look(loop.count), loop.count + window, loop.count + window + hold)
         self.spent += time.thread_time() - begin
 
+    @staticmethod
+    def _explained(loop: Loop) -> float:
+        return sum(one.keeper.size.with_overhead / one.keeper.iterations for one in loop.found if one.grew)
+
     # -- looks
 
     def _looking(self, key: tuple[int, int], loop: Loop, frame: FrameType, loop_frame: FrameType) -> None:
         assert self._look is not None
         wanted, look, middle, end = self._look
         if key != wanted:
-            return
-        if loop.tag is None:
+            if not runs(self.loops[wanted], frame):  # the loop ended first
+                self._cancel()
             return
         begin = time.thread_time()
         if loop.count >= middle and look.second is None:
@@ -244,6 +263,8 @@ class Session:
         wanted, _, _, end = self._trace
         if key == wanted and loop.count >= end:
             self._end_tracing(loop, frame)
+        elif key != wanted and not runs(self.loops[wanted], frame):
+            self._end_tracing(self.loops[wanted], frame)
 
     def _end_tracing(self, loop: Loop, frame: FrameType | None) -> None:
         assert self._trace is not None
@@ -308,7 +329,17 @@ class Session:
             if self._trace is not None:
                 self._trace[1].running = False
                 self._end_tracing(self.loops[self._trace[0]], sys._getframe())
-            self._look = None
+            self._cancel()
+
+
+def runs(loop: Loop, frame: FrameType) -> bool:
+    """Whether a stack still goes through the function of a loop."""
+    current: FrameType | None = frame
+    while current is not None:
+        if current.f_code is loop.code:
+            return True
+        current = current.f_back
+    return False
 
 
 def _nothing(frame: FrameType | None) -> object:
