@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchmemlint.growth.worker.frames import is_users_file, locals_of, name_of
-from torchmemlint.growth.worker.heap import is_tensor
+from torchmemlint.growth.worker.heap import is_node, is_tensor
 from torchmemlint.growth.worker.holders import attributes, is_a
 from torchmemlint.growth.worker.lines import Mark
 
@@ -114,14 +114,17 @@ def _described(members: list[Any]) -> Cycle | None:
 
 
 def _through_attribute(one: Any, ids: set[int]) -> Cycle | None:
-    cls = type(one)
+    cls, node = type(one), is_node(one)
     if cls.__module__ == "builtins" or is_tensor(one) or is_a(one, (dict, list, type)):
         return None
     inside = attributes(one)
-    names = [name for name, value in inside.items() if id(value) in ids and not is_tensor(value)]
+    names = [name for name, value in inside.items() if id(value) in ids and (node or not is_tensor(value))]
     if not names:
         return None
     name = names[-1]
+    if node:
+        words = f"a reference cycle: `ctx.{name}` of `{cls.__name__.removesuffix('Backward')}` is kept by the graph that it keeps"
+        return Cycle(words, cls.__qualname__, name, _appears(cls, name, type(inside[name])))
     return Cycle(
         f"a reference cycle through `{cls.__qualname__}.{name}`", cls.__qualname__, name, _appears(cls, name, type(inside[name]))
     )

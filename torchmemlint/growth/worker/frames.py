@@ -43,9 +43,12 @@ class Tag:
 
 
 class LineTrace:
-    """Base of what traces lines for us: where it is left in an ``f_trace``, a tag may take its place."""
+    """Base of what traces the lines of one frame for us: it holds the frame's tag meanwhile, and where it is left after that."""
 
-    __slots__ = ()
+    __slots__ = ("tag",)
+
+    def __init__(self, tag: Tag | None) -> None:
+        self.tag = tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +172,8 @@ class Marks:
         current: FrameType | None = frame
         while current is not None:
             tag = current.f_trace
-            if type(tag) is not Tag:
-                tag = self._other(current) if tag is not None else None
+            if tag is not None and type(tag) is not Tag:
+                tag = tag.tag if issubclass(type(tag), LineTrace) else self._other(current)
             if tag is not None:
                 return self.again(current, tag)
             self._tag(current)
@@ -182,8 +185,11 @@ class Marks:
         loop = tag.loop(frame)
         if loop is not None:
             tag.seen[loop[0]] = {frame.f_lasti}
-        if frame.f_trace is None or issubclass(type(frame.f_trace), LineTrace):
+        there = frame.f_trace
+        if there is None:
             frame.f_trace = tag
+        elif issubclass(type(there), LineTrace):
+            there.tag = tag
         else:
             self._by_id[id(frame), frame.f_code] = tag
 

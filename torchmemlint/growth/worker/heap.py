@@ -68,6 +68,12 @@ def storage_of(tensor: Any) -> tuple[int, int] | None:
         return None
 
 
+def kind_of(tensor: Any) -> object:
+    """What a tensor has in common with one that is longer: its type, its number of dimensions, and all but one of its sizes."""
+    shape = sorted(torch.Tensor.size(tensor))
+    return tensor.dtype, tuple(shape[:-1])
+
+
 def born_now() -> int:
     """The number that the next node of this thread's graphs will get: nodes are numbered as they are made."""
     return int(torch._C._autograd._get_sequence_nr())
@@ -76,10 +82,16 @@ def born_now() -> int:
 class Snapshot:
     """The tensors that are alive at one moment, by weak references."""
 
-    __slots__ = ("sequence", "tensors")
+    __slots__ = ("longest", "sequence", "tensors")
 
     def __init__(self) -> None:
-        self.tensors = {id(one): weakref.ref(one) for one in tensors_and_nodes(gc.get_objects())[0]}
+        tensors, _ = tensors_and_nodes(gc.get_objects())
+        self.tensors = {id(one): weakref.ref(one) for one in tensors}
+        self.longest: dict[object, int] = {}
+        for one in tensors:
+            found = storage_of(one)
+            if found is not None:
+                self.longest[kind_of(one)] = max(found[1], self.longest.get(kind_of(one), 0))
         self.sequence = born_now()
 
     def has(self, tensor: Any) -> bool:

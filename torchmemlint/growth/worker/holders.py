@@ -20,7 +20,7 @@ from torchmemlint.growth.worker.heap import is_node, is_tensor
 
 DEPTH, WIDTH = 24, 60
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType)
-_CACHE = type(functools.lru_cache(print))
+CACHE = type(functools.lru_cache(print))
 GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
@@ -259,7 +259,7 @@ def _closed_over(function: Any, cell: Any) -> str:
 
 def is_namespace(holder: Any, above: Any) -> bool:
     """Whether a dict is the ``__dict__`` of the object that holds it."""
-    if type(holder) is not dict or above is None or is_a(above, (dict, list, tuple, set, types.FrameType, types.CellType)):
+    if type(holder) is not dict or above is None or is_a(above, (dict, list, tuple, set, types.FrameType, types.CellType, CACHE)):
         return False
     return not any(value is holder for value in attributes(above).values())
 
@@ -284,7 +284,7 @@ def _step(holder: Any, held: Any) -> str:
         return ".__self__" if held is holder.__self__ else ""
     if is_a(holder, functools.partial):
         return " (partial)"
-    if is_a(holder, _CACHE):
+    if is_a(holder, CACHE):
         return " (cache)"
     inside = attributes(holder)
     name = next((key for key, value in inside.items() if value is held), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-from torchmemlint.growth.worker.frames import LineTrace, Place, is_users_file, place, users
+from torchmemlint.growth.worker.frames import LineTrace, Place, Tag, is_users_file, place, users
 
 Mark = Callable[[FrameType | None], object]
 """What is compared from line to line; it is given the frame, for marks that look at its local variables."""
@@ -40,9 +40,8 @@ class Tracer:
         self._watched = watched
         self._thread = threading.get_ident()
         self._last: dict[int, tuple[Place, ...]] = {}
-        self._tags: list[tuple[FrameType, Any]] = []
+        self._traced: list[FrameType] = []
         self._tool: int | None = None
-        self._function = _Function(self)
         self.running = False
         self.refused = False
 
@@ -60,10 +59,12 @@ class Tracer:
             self.refused, self.running = True, False
         else:
             for current in users(frame):
-                self._tags.append((current, current.f_trace))
-                current.f_trace = self._function
-            threading.settrace(self._function)
-            sys.settrace(self._function)
+                tag = current.f_trace if type(current.f_trace) is Tag else None
+                current.f_trace = _Function(self, tag)
+                self._traced.append(current)
+            start = _Function(self, None)
+            threading.settrace(start)
+            sys.settrace(start)
 
     def stop(self, frame: FrameType) -> None:
         """Trace no longer; every frame has its tag again."""
@@ -76,9 +77,10 @@ class Tracer:
             return
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
-        for current, tag in self._tags:
-            current.f_trace = tag
-        self._tags.clear()
+        for current in self._traced:
+            if type(current.f_trace) is _Function:
+                current.f_trace = current.f_trace.tag
+        self._traced.clear()
 
     def traced(self, frame: FrameType, event: str) -> bool:
         """What ``sys.settrace`` says; whether the frame's lines are wanted, too."""
@@ -183,12 +185,15 @@ def callers(frame: FrameType | None) -> tuple[Place, ...]:
 
 
 class _Function(LineTrace):
-    """The function that ``sys.settrace`` gets."""
+    """The function that ``sys.settrace`` gets, and one for each frame of the user's."""
 
     __slots__ = ("_tracer",)
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, tag: Tag | None) -> None:
+        super().__init__(tag)
         self._tracer = tracer
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> _Function | None:
-        return self if self._tracer.traced(frame, event) else None
+        if not self._tracer.traced(frame, event):
+            return None
+        return _Function(self._tracer, None) if event == "call" else self

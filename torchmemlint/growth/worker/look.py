@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import collections
 import gc
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -15,8 +17,8 @@ from typing import Any
 import torch
 
 from torchmemlint.growth.worker.cycles import Cycle, cycles_in
-from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, garbage, is_node, is_tensor, storage_of, tensors_and_nodes
-from torchmemlint.growth.worker.holders import Path, Roots, Search, attributes, described, element, is_a, is_namespace, locals_of, named
+from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, garbage, is_node, is_tensor, kind_of, storage_of, tensors_and_nodes
+from torchmemlint.growth.worker.holders import CACHE, Path, Roots, Search, attributes, described, element, is_a, is_namespace, locals_of, named
 from torchmemlint.growth.worker.lines import Mark
 
 SAMPLED = 12
@@ -63,7 +65,7 @@ class Look:
         self.start = iteration
         self.first = Begin()
         self.second: Snapshot | None = None
-        self.mid = iteration
+        self.mid = self.end = iteration
 
     def middle(self, iteration: int) -> None:
         """The second moment."""
@@ -73,22 +75,29 @@ class Look:
         """There will be no third moment."""
         self.first.end(ids=False)
 
-    def finish(self, stack: types.FrameType, loop_frame: types.FrameType) -> list[Keeper]:
-        """The third moment: who keeps what was born between the first two."""
+    def ends(self, iteration: int) -> None:
+        """The third moment is at this iteration."""
+        self.end = iteration
+
+    def finish(self, stack: types.FrameType, loop_frame: types.FrameType, rate: float) -> list[Keeper]:
+        """The third moment: who keeps what was born between the first two. ``rate`` are the bytes an iteration that were measured."""
         assert self.second is not None
         with torch._C.DisableTorchFunction():
-            return _Finished(self, stack, loop_frame).keepers()
+            return _Finished(self, stack, loop_frame, rate).keepers()
 
 
 class _Finished:
-    def __init__(self, look: Look, stack: types.FrameType, loop_frame: types.FrameType) -> None:
+    def __init__(self, look: Look, stack: types.FrameType, loop_frame: types.FrameType, rate: float) -> None:
         assert look.second is not None
         self.look, self.second = look, look.second
         self.iterations = max(1, look.mid - look.start)
         self.loop_frame = loop_frame
-        self.stack = stack
+        self.stack, self.rate = stack, rate
         look.first.end()
-        self.tensors, self.nodes = tensors_and_nodes(gc.get_objects())
+        everything = gc.get_objects()
+        self.tensors, self.nodes = tensors_and_nodes(everything)
+        self.buffers = [one for one in everything if type(one) in SIZED and _ends_in_a_buffer(one) and not look.first.is_new(one)]
+        del everything
         is_new = look.first.is_new
         self.known = {found[0] for tensor in self.tensors if not is_new(tensor) and (found := storage_of(tensor)) is not None}
         self.graphs = Graphs(look.first.sequence, self.second.sequence, self.known)
@@ -110,7 +119,11 @@ class _Finished:
             rest = {id(one): one for reference in others if (one := reference()) is not None}
             if native:
                 found += self._without_name(native, rest)
-        return [keeper for keeper in found if keeper.size.with_overhead > 0]
+        explained = sum(keeper.size.with_overhead for keeper in found) / self.iterations
+        if explained < self.rate / 2:
+            found += self._other_memory()
+        least = self.rate * self.iterations / 20
+        return [keeper for keeper in found if keeper.size.with_overhead > (least if keeper.kind in ("native", "cycle") else 0)]
 
     def _named(self) -> tuple[list[Keeper], list[Any], dict[int, Any]]:
         """What has a name; the things that have none; all survivors that belong to no name."""
@@ -208,6 +221,11 @@ class _Finished:
         }  # fmt: skip
         if inside is None:  # the name itself is given something else in each step
             return Keeper("name", named(path, path.objects[-1]), gets=described(path.objects), mark=_slot(path), **common)
+        if is_a(anchor, CACHE):
+            mark = lambda frame: anchor.cache_info().currsize  # noqa: E731
+            return Keeper(
+                "container", named(path, anchor), gets="an entry", mark=mark, length=_length(path, anchor), **common
+            )  # fmt: skip
         if is_a(anchor, CONTAINERS) or _is_deque(anchor):
             holder = named(path, anchor)
             attribute = not _is_namespace(anchor, path, inside)
@@ -238,6 +256,43 @@ class _Finished:
             if one.grad_fn is not None:
                 size += self.graphs.below(one.grad_fn)
         return size
+
+    # -- memory that is no new tensor
+
+    def _other_memory(self) -> list[Keeper]:
+        """A tensor that is replaced by a longer one, and containers of arrays. Whether these grow is seen when lines are traced."""
+        tensors, _ = tensors_and_nodes(gc.get_objects())
+        joined = [one for one in tensors if not self.second.has(one) and self.look.first.is_new(one) and self._longer(one)]
+        fitting = [one for one in self.buffers if self.rate / 20 <= _nbytes(_last(one)) <= 2 * self.rate]
+        self.buffers = sorted(fitting, key=lambda one: abs(_nbytes(_last(one)) - self.rate))[:SAMPLED]
+        search = Search([*joined[:SAMPLED], *self.buffers], Roots(self.stack), (tensors, joined, fitting, self.buffers, self.known))
+        found = []
+        for one in joined[:SAMPLED]:
+            path = search.path(one)
+            if path.root.kind in NAMED:
+                size = Size(tensor_bytes=int(self._longer(one) * self.iterations))
+                found.append(Keeper("name", named(path), path.root.kind, path.root.of, "a longer tensor", size, self.iterations, mark=_slot(path)))
+        for one in self.buffers:
+            path = search.path(one)
+            if path.root.kind in NAMED:
+                last = _last(one)
+                size = Size(tensor_bytes=_nbytes(last) * self.iterations)
+                found.append(
+                    Keeper(
+                        "container", named(path), path.root.kind, path.root.of, f"a `{type(last).__name__}`", size, self.iterations,
+                        mark=_contents(one, last), length=_length(path, one),
+                    )
+                )  # fmt: skip
+        return found
+
+    def _longer(self, tensor: Any) -> float:
+        """Bytes an iteration that a tensor has more than one of its kind had at the second moment; 0 if there was none."""
+        found = storage_of(tensor)
+        before = self.second.longest.get(kind_of(tensor)) if tensor.ndim else None
+        if found is None or before is None or found[1] <= before:
+            return 0.0
+        rate = (found[1] - before) / max(1, self.look.end - self.look.mid)
+        return rate if self.rate / 2 < rate < 2 * self.rate else 0.0
 
     # -- nobody in Python, and cycles
 
@@ -317,6 +372,29 @@ class _Finished:
                 )
             ]  # fmt: skip
         return [Keeper("cycle", "a reference cycle", "cycle", "", "", size, self.iterations)]
+
+
+SIZED = (list, dict, collections.deque)
+
+
+def _last(container: Any) -> Any:
+    if not len(container):
+        return None
+    if type(container) is dict:
+        return container[next(reversed(container))]
+    return container[-1]
+
+
+def _nbytes(thing: Any) -> int:
+    """Bytes of an array of numpy, or of a string of bytes; 0 of anything else."""
+    if type(thing) in (bytes, bytearray):
+        return len(thing)
+    numpy = sys.modules.get("numpy")
+    return int(thing.nbytes) if numpy is not None and type(thing) is numpy.ndarray else 0
+
+
+def _ends_in_a_buffer(container: Any) -> bool:
+    return len(container) >= 4 and _nbytes(_last(container)) >= 64
 
 
 # -- marks: what is compared from line to line
@@ -411,9 +489,10 @@ def _is_namespace(anchor: Any, path: Path, inside: int) -> bool:
 
 def _length(path: Path, anchor: Any) -> Callable[[Any], int | None] | None:
     """Asks again how long the container is, by its way down from a global; None for what cannot be found again."""
-    kind = next((base for base in (*CONTAINERS, _DEQUE) if is_a(anchor, base)), None)
+    kind = next((base for base in (*CONTAINERS, _DEQUE, CACHE) if is_a(anchor, base)), None)
     if kind is None:
         return None
+    size = (lambda one: one.cache_info().currsize) if kind is CACHE else kind.__len__
     place = _place(path.objects, anchor)
     chain = path.objects[place:]
     root = path.root
@@ -437,7 +516,7 @@ def _length(path: Path, anchor: Any) -> Callable[[Any], int | None] | None:
             thing = type.__dict__["__dict__"].__get__(cls()).get(name)
         for step in steps:
             thing = step(thing) if thing is not None else None
-        return kind.__len__(thing) if thing is not None and is_a(thing, kind) else None
+        return size(thing) if thing is not None and is_a(thing, kind) else None
 
     return length
 

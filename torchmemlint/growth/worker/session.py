@@ -116,7 +116,7 @@ class Session:
             forget_locals(frame)
             self._forget = False
         self.calls += 1
-        iteration = self.marks.iteration(frame) if self._trace is None else self._traced_iteration(frame)
+        iteration = self.marks.iteration(frame)
         if iteration is None:
             if self._trace is not None and not runs(self.loops[self._trace[0]], frame):
                 self._end_tracing(self.loops[self._trace[0]], frame)
@@ -139,19 +139,6 @@ class Session:
             self._sample(key, loop, frame)
         if self.steps is not None and loop.count >= self.steps and self.stop_program is not None:
             self.stop_program()
-
-    def _traced_iteration(self, frame: FrameType) -> tuple[FrameType, Tag, int, int] | None:
-        """While lines are traced by ``settrace``, the frames that ran before have no tags: the loop that is looked at is known."""
-        if sys.version_info >= (3, 12):
-            return self.marks.iteration(frame)
-        assert self._trace is not None
-        loop = self.loops[self._trace[0]]
-        current: FrameType | None = frame
-        while current is not None:
-            if current.f_code is loop.code and loop.tag is not None:
-                return self.marks.again(current, loop.tag)
-            current = current.f_back
-        return None
 
     def _cancel(self) -> None:
         if self._look is not None:
@@ -231,10 +218,11 @@ class Session:
             look.middle(loop.count)
         elif loop.count >= end and look.second is not None:
             self._look = None
+            look.ends(loop.count)
             enabled = gc.isenabled()
             gc.disable()
             try:
-                keepers = look.finish(frame, loop_frame)
+                keepers = look.finish(frame, loop_frame, loop.trend.rate if loop.trend else 0.0)
             finally:
                 if enabled:
                     gc.enable()
