@@ -68,6 +68,7 @@ GROUPS = {
     "4": "Results on the device",
     "5": "What a step needs",
     "0": "About the run itself",
+    "9": "What a run of the program reports",
 }
 """Groups of rules by the first digit of their codes, in the order of the tables."""
 

@@ -3,6 +3,7 @@
     check_paths(["src"])            findings of files and folders
     check_source("import torch…")   findings of a text
     report_memory()                 where a running program's memory stands (imports torch, inside the call only)
+    with watching(): …              what grows in a loop of a running program (the same)
 
 Names are looked up on first use, so that ``import torchmemlint`` costs nothing.
 """
@@ -14,11 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from torchmemlint.api import check_paths, check_source
     from torchmemlint.findings import Edit, Finding, Fix
+    from torchmemlint.growth.watching import watching
     from torchmemlint.oom.report_memory import report_memory
 
 __version__ = "0.1.0"
 
-__all__ = ["Edit", "Finding", "Fix", "__version__", "check_paths", "check_source", "report_memory"]
+__all__ = ["Edit", "Finding", "Fix", "__version__", "check_paths", "check_source", "report_memory", "watching"]
 
 _HOMES = {
     "check_paths": "torchmemlint.api",
@@ -27,6 +29,7 @@ _HOMES = {
     "Finding": "torchmemlint.findings",
     "Fix": "torchmemlint.findings",
     "report_memory": "torchmemlint.oom.report_memory",
+    "watching": "torchmemlint.growth.watching",
 }
 
 

@@ -38,7 +38,7 @@ _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "
 _RANK = {Confidence.HIGH: 95.0, Confidence.MEDIUM: 85.0, Confidence.LOW: 60.0}
 """Out of 100, so many findings at least are true (docs/accuracy.md)."""
 _PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "recommendation"}
-_FAMILY = {"0": "run", "1": "retention", "2": "grad-mode", "3": "allocator", "4": "device", "5": "footprint"}
+_FAMILY = {"0": "run", "1": "retention", "2": "grad-mode", "3": "allocator", "4": "device", "5": "footprint", "9": "growth"}
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:

@@ -22,6 +22,7 @@ class About(StrEnum):
     HANDLER        what is done about an out-of-memory error
     FOOTPRINT      what lies in memory at the peak
     RUN            the run of the linter itself, or comments to it
+    GROWTH         what grew when the program ran: reported by a run alone, never by a check
     """
 
     GRAPH_KEPT = "graph kept"
@@ -32,6 +33,7 @@ class About(StrEnum):
     HANDLER = "handler"
     FOOTPRINT = "footprint"
     RUN = "run"
+    GROWTH = "growth"
 
 
 class Correction(StrEnum):

@@ -412,4 +412,12 @@ CARDS = {
         root_words=frozenset({"logits"}),
         advice=frozenset({Advice.CHECKPOINTING, Advice.SHAPES}),
     ),
+    "run.grows_at_run_time": Rule(
+        code="TML901",
+        name="grows-at-run-time",
+        summary="Memory grows from step to step when the program runs",
+        severity=Severity.WARNING,
+        about=About.GROWTH,
+        default=False,
+    ),
 }

@@ -16,6 +16,7 @@ import types
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from torchmemlint.growth.worker.frames import program_is_at
 from torchmemlint.growth.worker.running import Running
 
 
@@ -60,6 +61,7 @@ def _run(program: list[str]) -> None:
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     sys.path[0] = os.path.dirname(os.path.realpath(path))
+    program_is_at(path)
     try:
         with io.open_code(os.path.abspath(path)) as file:
             text = file.read()

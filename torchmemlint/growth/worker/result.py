@@ -24,11 +24,12 @@ def data_of(session: Session, alive: list[str] | None = None, torch: bool = True
         if summary is not None:
             loops.append(summary)
             growths += some
+    growths = _each_once(growths)
     longest = max(session.loops.values(), key=lambda one: one.count, default=None)
     gone = sum(not found.grew for loop in session.loops.values() for found in loop.found)
     return {
         "growths": growths,
-        "loops": loops,
+        "loops": [one for one in loops if one["residue"] or any(growth["loop"] == one["place"] for growth in growths)],
         "device": session.meter.device,
         "off": session.off,
         "alive": alive or [],
@@ -41,6 +42,16 @@ def data_of(session: Session, alive: list[str] | None = None, torch: bool = True
         "metered": round(session.metered, 3),
         "calls": session.calls,
     }
+
+
+def _each_once(growths: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A holder that two loops were blamed for (epochs, and the steps in them) is named for the one that fills it in each iteration."""
+    best: dict[tuple[object, ...], dict[str, Any]] = {}
+    for growth in growths:
+        key = (growth["kind"], growth["holder"], growth["of"], str(growth["line"]))
+        if key not in best or growth["total_per_step"] > best[key]["total_per_step"]:
+            best[key] = growth
+    return [growth for growth in growths if any(growth is one for one in best.values())]
 
 
 def growth_of(loop: Loop, found: Found, session: Session) -> dict[str, Any]:

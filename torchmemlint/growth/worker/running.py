@@ -23,6 +23,7 @@ class Running:
         self._data: dict[str, Any] | None = None
         self._finder: Finder | None = None
         self._pid = os.getpid()
+        self._found: list[dict[str, Any]] = []
 
     def begin(self) -> None:
         """Wait for torch, or take it if it is here."""
@@ -61,20 +62,37 @@ class Running:
 
     def ended(self, error: BaseException | None) -> None:
         """The program's last line has run, or ``error`` has ended it; its frames are still there."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or self._data is not None:
             return
+        if self._finder is not None and self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
         alive: list[str] = []
         if self._session is not None:
             self._hooks.remove()
             self._session.finish()
+            if error is not None:
+                alive = self._alive(error)
         self._data = self._as_data(alive)
+        self._found = list(self._data["growths"])
+
+    def _alive(self, error: BaseException) -> list[str]:
+        from torchmemlint.growth.worker.alive import alive_at, is_out_of_memory
+
+        try:
+            return alive_at(error) if is_out_of_memory(error) else []
+        except Exception as failure:  # there may be no memory for it
+            return [f"Out of memory: what was alive could not be listed: {type(failure).__name__}: {failure}"]
+
+    def growths(self) -> list[dict[str, Any]]:
+        """What grew, as plain data, once the program has ended."""
+        return self._found
 
     def _as_data(self, alive: list[str]) -> dict[str, Any]:
         if self._session is None:
-            return {"growths": [], "loops": [], "device": "cpu", "off": "", "alive": alive, "torch": False, "iterations": 0}
+            return {"growths": [], "loops": [], "device": "cpu", "off": "", "alive": alive, "torch": False, "iterations": 0, "files": []}
         from torchmemlint.growth.worker.result import data_of
 
-        return data_of(self._session, alive)
+        return {**data_of(self._session, alive), "files": _users_files()}
 
     def fails(self, code: object) -> bool:
         """Whether the exit status is to be 1, for growth alone."""
@@ -91,10 +109,21 @@ class Running:
         if plain and not data["growths"]:
             sys.stderr.write(words.full(data))
             return
-        command = [self._options["python"], "-m", "torchmemlint.growth.report"]
-        environment = {**os.environ, "PYTHONPATH": self._options["root"]}
-        done = subprocess.run(
-            command, input=json.dumps({"data": data, "options": self._options}), text=True, env=environment, check=False
-        )
+        # the current folder comes first in the path until then, and a `json.py` may lie there
+        start = f"import sys; sys.path[0] = {self._options['root']!r}; from torchmemlint.growth.report import main; sys.exit(main())"
+        given = json.dumps({"data": data, "options": self._options})
+        try:
+            done = subprocess.run([self._options["python"], "-c", start], input=given, text=True, check=False)
+        except OSError:  # no memory for another process
+            sys.stderr.write(words.full(data))
+            return
         if done.returncode not in (0, 1):
             sys.stderr.write(words.full(data))
+
+
+def _users_files() -> list[str]:
+    """The files of the user's own modules that the program has loaded, at most 200."""
+    from torchmemlint.growth.worker.frames import is_users_file
+
+    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values()) if type(module) is ModuleType}
+    return sorted(path for path in paths if isinstance(path, str) and path.endswith(".py") and is_users_file(path))[:200]

@@ -1,0 +1,75 @@
+"""What was alive at an out-of-memory error, and who held it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import defaultdict
+from typing import Any
+
+import torch
+
+from torchmemlint.growth import words
+from torchmemlint.growth.worker.heap import Graphs, is_tensor, storage_of, tensors_and_nodes
+from torchmemlint.growth.worker.holders import Roots, Search, named
+
+MOST, SHOWN = 40, 8
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error says that memory is used up: torch has a class for CUDA's, and words for the host's."""
+    if error is None:
+        return False
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError if hasattr(torch, "OutOfMemoryError") else torch.cuda.OutOfMemoryError)):
+        return True
+    text = str(error) if type(error) is RuntimeError else ""
+    return "out of memory" in text or "can't allocate memory" in text
+
+
+def alive_at(error: BaseException) -> list[str]:
+    """The largest holders of tensors, in lines of the report."""
+    with torch._C.DisableTorchFunction():
+        tensors, _ = tensors_and_nodes(gc.get_objects())
+        sizes: dict[int, int] = {}
+        largest: dict[int, Any] = {}
+        for one in tensors:
+            found = storage_of(one)
+            if found is not None:
+                sizes[found[0]] = found[1]
+                if found[0] not in largest or not one._is_view():
+                    largest[found[0]] = one
+        known = set(sizes)
+        heads = [one for one in tensors if not one.is_leaf and one.grad_fn is not None]
+        graphs = Graphs(0, 1 << 62, known)
+        saved = [(one, graphs.below(one.grad_fn).saved_bytes) for one in reversed(heads)]
+        top = sorted(largest, key=lambda key: -sizes[key])[:MOST]
+        with_graphs = sorted((pair for pair in saved if pair[1]), key=lambda pair: -pair[1])[:MOST]
+        targets = [*(largest[key] for key in top), *(one for one, _ in with_graphs)]
+        mine = (tensors, targets, heads, saved, top, with_graphs, sizes, largest, graphs.nodes)
+        search = Search(targets, Roots(_innermost(error)), [*mine, *saved, *with_graphs])
+        totals: dict[str, int] = defaultdict(int)
+        for key in top:
+            totals[_holder(search, largest[key])] += sizes[key]
+        for one, size in with_graphs:
+            totals[_holder(search, one) + " (saved by its graph)"] += size
+    whole = sum(sizes.values()) + sum(size for _, size in saved)
+    lines = [f"Out of memory: {words.size(whole)} of tensors were alive. The largest holders:"]
+    lines += [f"    {words.size(size):>8}  {name}" for name, size in sorted(totals.items(), key=lambda pair: -pair[1])[:SHOWN]]
+    return lines
+
+
+def _innermost(error: BaseException) -> Any:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame if trace is not None else sys._getframe()
+
+
+def _holder(search: Search, tensor: Any) -> str:
+    assert is_tensor(tensor)
+    path = search.path(tensor)
+    if path.root.kind == "nobody":
+        return "no Python object"
+    of = f" (local of `{path.root.of}`)" if path.root.kind in ("local", "frame", "generator") else ""
+    top = path.objects[-1]
+    return f"`{named(path, top)}`{of}"
