@@ -83,7 +83,11 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _taken_apart(program: list[str]) -> tuple[list[str], list[str]]:
     """The interpreter with its options, and the program: ``python -u train.py`` names another than ours."""
-    if not program or not PYTHON.match(os.path.basename(program[0])) or os.path.exists(program[0]) and program[0].endswith(".py"):
+    if (
+        not program
+        or not PYTHON.match(os.path.basename(program[0]))
+        or (os.path.exists(program[0]) and program[0].endswith(".py"))
+    ):
         return [sys.executable, *_own_flags()], program
     index = 1
     while index < len(program) and program[index].startswith("-") and program[index] != "-m":

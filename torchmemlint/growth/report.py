@@ -145,7 +145,9 @@ def _own(growth: Mapping[str, Any]) -> Finding:
         span,
         label="grows here",
         cost=f"{words.size(growth['total_per_step'])} per step of the loop at {words.where(growth['loop'])}",
-        help="release it, or keep what has no graph: `.detach()` or `.item()`" if growth["nodes_per_step"] else "release it, or bound it",
+        help="release it, or keep what has no graph: `.detach()` or `.item()`"
+        if growth["nodes_per_step"]
+        else "release it, or bound it",
         function="" if place["function"] == "<module>" else place["function"],
         statement=statement,
         noqa_rows=frozenset({row}),

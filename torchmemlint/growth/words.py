@@ -116,7 +116,13 @@ def size(number: float) -> str:
     number = max(0.0, float(number))
     for unit in ("B", "kB", "MB", "GB"):
         if number < 999.5 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "B" or number >= 99.5 else f"{number:.2g} {unit}" if number < 10 else f"{number:.0f} {unit}"
+            return (
+                f"{number:.0f} {unit}"
+                if unit == "B" or number >= 99.5
+                else f"{number:.2g} {unit}"
+                if number < 10
+                else f"{number:.0f} {unit}"
+            )
         number /= 1000
     raise AssertionError
 

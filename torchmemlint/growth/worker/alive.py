@@ -20,7 +20,9 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether an error says that memory is used up: torch has a class for CUDA's, and words for the host's."""
     if error is None:
         return False
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError if hasattr(torch, "OutOfMemoryError") else torch.cuda.OutOfMemoryError)):
+    if isinstance(
+        error, (MemoryError, torch.OutOfMemoryError if hasattr(torch, "OutOfMemoryError") else torch.cuda.OutOfMemoryError)
+    ):
         return True
     text = str(error) if type(error) is RuntimeError else ""
     return "out of memory" in text or "can't allocate memory" in text
@@ -40,17 +42,18 @@ def alive_at(error: BaseException) -> list[str]:
                     largest[found[0]] = one
         known = set(sizes)
         heads = [one for one in tensors if not one.is_leaf and one.grad_fn is not None]
-        graphs = Graphs(0, 1 << 62, known)
-        saved = [(one, graphs.below(one.grad_fn).saved_bytes) for one in reversed(heads)]
         top = sorted(largest, key=lambda key: -sizes[key])[:MOST]
-        with_graphs = sorted((pair for pair in saved if pair[1]), key=lambda pair: -pair[1])[:MOST]
-        targets = [*(largest[key] for key in top), *(one for one, _ in with_graphs)]
-        mine = (tensors, targets, heads, saved, top, with_graphs, sizes, largest, graphs.nodes)
-        search = Search(targets, Roots(_innermost(error)), [*mine, *saved, *with_graphs])
+        targets = [*(largest[key] for key in top), *heads[-MOST:]]
+        search = Search(targets, Roots(_innermost(error)), (tensors, targets, heads, top, sizes, largest))
+        graphs = Graphs(0, 1 << 62, known)
+        by_name = sorted(
+            heads[-MOST:], key=lambda one: search.path(one).root.kind == "nobody"
+        )  # a name before what its graph holds
+        saved = [(one, graphs.below(one.grad_fn).saved_bytes) for one in by_name]
         totals: dict[str, int] = defaultdict(int)
         for key in top:
             totals[_holder(search, largest[key])] += sizes[key]
-        for one, size in with_graphs:
+        for one, size in saved:
             totals[_holder(search, one) + " (saved by its graph)"] += size
     whole = sum(sizes.values()) + sum(size for _, size in saved)
     lines = [f"Out of memory: {words.size(whole)} of tensors were alive. The largest holders:"]

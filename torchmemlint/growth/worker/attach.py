@@ -112,7 +112,8 @@ class Finder(importlib.abc.MetaPathFinder):
         self._busy = True
         try:
             spec = next(
-                (found for finder in sys.meta_path if finder is not self and (found := _asked(finder, fullname, path, target))), None
+                (found for finder in sys.meta_path if finder is not self and (found := _asked(finder, fullname, path, target))),
+                None,
             )
         finally:
             self._busy = False

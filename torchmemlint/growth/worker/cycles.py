@@ -99,7 +99,9 @@ def _described(members: list[Any]) -> Cycle | None:
         if is_a(one, types.FrameType) and is_users_file(one.f_code.co_filename):
             name = next((key for key, value in locals_of(one).items() if id(value) in ids), "")
             words = f"a reference cycle: the frame of `{name_of(one.f_code)}` and its variable `{name}`"
-            return Cycle(words, lines=((one.f_code.co_filename, one.f_lineno or one.f_code.co_firstlineno, name_of(one.f_code)),))
+            return Cycle(
+                words, lines=((one.f_code.co_filename, one.f_lineno or one.f_code.co_firstlineno, name_of(one.f_code)),)
+            )
     for one in members:
         cycle = _through_attribute(one, ids)
         if cycle is not None:
@@ -123,19 +125,41 @@ def _through_attribute(one: Any, ids: set[int]) -> Cycle | None:
         return None
     name = names[-1]
     if node:
-        words = f"a reference cycle: `ctx.{name}` of `{cls.__name__.removesuffix('Backward')}` is kept by the graph that it keeps"
+        words = (
+            f"a reference cycle: `ctx.{name}` of `{cls.__name__.removesuffix('Backward')}` is kept by the graph that it keeps"
+        )
         return Cycle(words, cls.__qualname__, name, _appears(cls, name, type(inside[name])))
     return Cycle(
-        f"a reference cycle through `{cls.__qualname__}.{name}`", cls.__qualname__, name, _appears(cls, name, type(inside[name]))
+        f"a reference cycle through `{cls.__qualname__}.{name}`",
+        cls.__qualname__,
+        name,
+        _appears(cls, name, type(inside[name])),
     )
 
 
 def _appears(cls: type, name: str, kind: type) -> Mark:
     def mark(frame: types.FrameType | None) -> object:
         values = list(locals_of(frame).values()) if frame is not None else []
-        return frozenset(id(one) for one in values if type(one) is cls and type(attributes(one).get(name)) is kind)
+        some = [(one, attributes(one).get(name)) for one in values if type(one) is cls]
+        return frozenset(id(one) for one, value in some if type(value) is kind and _leads_back(value, one))
 
     return mark
+
+
+def _leads_back(value: Any, to: Any, limit: int = 300) -> bool:
+    """Whether an object holds another, directly or through others: a list that is empty yet closes no cycle. Through C++ nothing is seen:
+    of a tensor on a ctx it is known already."""
+    if is_node(to) and is_tensor(value):
+        return True
+    todo, seen = [value], {id(value)}
+    while todo and len(seen) < limit:
+        for held in gc.get_referents(todo.pop(0)):
+            if held is to:
+                return True
+            if id(held) not in seen and not is_a(held, (type, types.ModuleType, types.FunctionType, str, int)):
+                seen.add(id(held))
+                todo.append(held)
+    return False
 
 
 def _containers(members: list[Any]) -> Mark | None:
@@ -147,7 +171,9 @@ def _containers(members: list[Any]) -> Mark | None:
     def mark(frame: types.FrameType | None) -> object:
         found = set()
         for one in list(locals_of(frame).values()) if frame is not None else ():
-            if type(one) in kinds and any(one is again for held in gc.get_referents(one) for again in (held, *gc.get_referents(held))):
+            if type(one) in kinds and any(
+                one is again for held in gc.get_referents(one) for again in (held, *gc.get_referents(held))
+            ):
                 found.add(id(one))
         return frozenset(found)
 

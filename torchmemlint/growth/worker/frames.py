@@ -171,7 +171,7 @@ class Marks:
         up to the first one that an earlier call saw are tagged."""
         current: FrameType | None = frame
         while current is not None:
-            tag = current.f_trace
+            tag: Any = current.f_trace
             if tag is not None and type(tag) is not Tag:
                 tag = tag.tag if issubclass(type(tag), LineTrace) else self._other(current)
             if tag is not None:
@@ -185,7 +185,7 @@ class Marks:
         loop = tag.loop(frame)
         if loop is not None:
             tag.seen[loop[0]] = {frame.f_lasti}
-        there = frame.f_trace
+        there: Any = frame.f_trace
         if there is None:
             frame.f_trace = tag
         elif issubclass(type(there), LineTrace):

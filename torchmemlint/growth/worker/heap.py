@@ -29,8 +29,12 @@ _kinds: dict[type, int] = {}
 def _kind(cls: type) -> int:
     if issubclass(cls, torch.Tensor):
         return _TENSOR
-    names = {name for base in type.mro(cls) for name in vars(base)} if cls.__module__ in ("builtins", "torch.autograd.function") else ()
-    if "next_functions" in names and "_sequence_nr" in names or issubclass(cls, torch.autograd.function.BackwardCFunction):
+    names = (
+        {name for base in type.mro(cls) for name in vars(base)}
+        if cls.__module__ in ("builtins", "torch.autograd.function")
+        else ()
+    )
+    if ("next_functions" in names and "_sequence_nr" in names) or issubclass(cls, torch.autograd.function.BackwardCFunction):
         return _NODE
     return _OTHER
 
@@ -143,7 +147,9 @@ def _uses_gc() -> bool:
     return False
 
 
-_QUIET = frozenset({"torch", "torchmemlint", "gc", "numpy", "torchvision", "sympy", *getattr(sys, "stdlib_module_names", ())}) - {"__main__"}
+_QUIET = frozenset(
+    {"torch", "torchmemlint", "gc", "numpy", "torchvision", "sympy", *getattr(sys, "stdlib_module_names", ())}
+) - {"__main__"}
 
 
 @dataclass(slots=True)

@@ -137,7 +137,11 @@ class Search:
         return is_a(one, _SKIPPED) or type(one).__module__.startswith("torchmemlint.growth")
 
     def path(self, thing: Any) -> Path:
-        """The shortest way from an object up to a root."""
+        """The shortest way from an object up to a root; one through the key of a dict only if there is no other."""
+        found = self._way(thing, keys=False)
+        return found if found.root.kind != "nobody" else self._way(thing, keys=True)
+
+    def _way(self, thing: Any, keys: bool) -> Path:
         todo = collections.deque([[thing]])
         seen, longest = {id(thing)}, [thing]
         while todo:
@@ -148,7 +152,7 @@ class Search:
                 return Path(chain[:-1] if root.kind in ("global", "class") and len(chain) > 1 else chain, root)
             longest = max(longest, chain, key=len)
             for one in self._above.get(id(top), ()):
-                if id(one) not in seen:
+                if id(one) not in seen and (keys or not (is_a(one, dict) and is_tensor(top) and _only_key(one, top))):
                     seen.add(id(one))
                     todo.append([*chain, one])
         return self._unnamed(longest)
@@ -191,6 +195,10 @@ def _key(space: Any, value: Any) -> str | None:
         if held is value:
             return name if type(name) is str else repr(name)
     return None
+
+
+def _only_key(space: dict[Any, Any], thing: Any) -> bool:
+    return not any(value is thing for value in list(dict.values(space)))
 
 
 def _local_in(frame: types.FrameType, value: Any) -> str:
@@ -259,7 +267,11 @@ def _closed_over(function: Any, cell: Any) -> str:
 
 def is_namespace(holder: Any, above: Any) -> bool:
     """Whether a dict is the ``__dict__`` of the object that holds it."""
-    if type(holder) is not dict or above is None or is_a(above, (dict, list, tuple, set, types.FrameType, types.CellType, CACHE)):
+    if (
+        type(holder) is not dict
+        or above is None
+        or is_a(above, (dict, list, tuple, set, types.FrameType, types.CellType, CACHE))
+    ):
         return False
     return not any(value is holder for value in attributes(above).values())
 
@@ -286,6 +298,14 @@ def _step(holder: Any, held: Any) -> str:
         return " (partial)"
     if is_a(holder, CACHE):
         return " (cache)"
+    if is_tensor(holder):
+        return (
+            "._backward_hooks"
+            if is_a(held, dict) and held is holder._backward_hooks
+            else ".grad"
+            if held is holder.grad
+            else ""
+        )
     inside = attributes(holder)
     name = next((key for key, value in inside.items() if value is held), None)
     return f".{name}" if name is not None else ""

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any
 
 from torchmemlint.growth.worker.frames import LineTrace, Place, Tag, is_users_file, place, users
 
@@ -72,7 +71,7 @@ class Tracer:
             return
         self._changed(frame)
         self.running = False
-        if self._tool is not None:
+        if sys.version_info >= (3, 12):
             self._end_monitoring()
             return
         sys.settrace(None)

@@ -16,9 +16,33 @@ from typing import Any
 
 import torch
 
-from torchmemlint.growth.worker.cycles import Cycle, cycles_in
-from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, garbage, is_node, is_tensor, kind_of, storage_of, tensors_and_nodes
-from torchmemlint.growth.worker.holders import CACHE, Path, Roots, Search, attributes, described, element, is_a, is_namespace, locals_of, named
+from torchmemlint.growth.worker.cycles import cycles_in
+from torchmemlint.growth.worker.frames import name_of
+from torchmemlint.growth.worker.heap import (
+    Begin,
+    Graphs,
+    Size,
+    Snapshot,
+    garbage,
+    is_node,
+    is_tensor,
+    kind_of,
+    storage_of,
+    tensors_and_nodes,
+)
+from torchmemlint.growth.worker.holders import (
+    CACHE,
+    Path,
+    Roots,
+    Search,
+    attributes,
+    described,
+    element,
+    is_a,
+    is_namespace,
+    locals_of,
+    named,
+)
 from torchmemlint.growth.worker.lines import Mark
 
 SAMPLED = 12
@@ -34,7 +58,8 @@ class Sentinel:
 
 @dataclass(slots=True)
 class Keeper:
-    """Who keeps what grows. ``kind``: container, name, attribute, cycle, native. ``size`` is that of ``iterations`` iterations."""
+    """Who keeps what grows. ``kind``: container, name, attribute, cycle, native. ``size`` is that of ``iterations`` iterations;
+    ``elsewhere``: a variable of another thread."""
 
     kind: str
     holder: str
@@ -51,6 +76,7 @@ class Keeper:
     owner: str = ""
     lines: tuple[tuple[str, int, str], ...] = ()
     loop_local: bool = False
+    elsewhere: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -96,7 +122,9 @@ class _Finished:
         look.first.end()
         everything = gc.get_objects()
         self.tensors, self.nodes = tensors_and_nodes(everything)
-        self.buffers = [one for one in everything if type(one) in SIZED and _ends_in_a_buffer(one) and not look.first.is_new(one)]
+        self.buffers = [
+            one for one in everything if type(one) in SIZED and _ends_in_a_buffer(one) and not look.first.is_new(one)
+        ]
         del everything
         is_new = look.first.is_new
         self.known = {found[0] for tensor in self.tensors if not is_new(tensor) and (found := storage_of(tensor)) is not None}
@@ -137,7 +165,18 @@ class _Finished:
         found: list[Keeper] = []
         if not targets:
             return found, [], {}
-        mine = (self.tensors, self.nodes, self.survivors, sampled, carriers, old_nodes, targets, found, self.known, self.graphs.nodes)
+        mine = (
+            self.tensors,
+            self.nodes,
+            self.survivors,
+            sampled,
+            carriers,
+            old_nodes,
+            targets,
+            found,
+            self.known,
+            self.graphs.nodes,
+        )
         search = Search(targets, Roots(self.stack), mine)
         ways = [(search.path(one), one) for one in carriers]
         with_name = [pair for pair in ways if pair[0].root.kind in NAMED] or ways
@@ -184,7 +223,6 @@ class _Finished:
         size = self.graphs.below(tensor.grad_fn)
         if not size.nodes:
             return None
-        size.tensors += 0
         found = next(
             (node for node in self.graphs.nodes if self.graphs.since <= int(node._sequence_nr()) < self.graphs.until), None
         )
@@ -214,8 +252,10 @@ class _Finished:
         members = [*members, *(one for one in below if all(one is not other for other in members))]
         size = self._size(members, rest)
         inside = next((index for index, one in enumerate(path.objects) if one is anchor), None)
-        is_local = path.root.kind == "local" and path.root.owner is self.loop_frame or path.root.kind == "global"
+        is_local = (path.root.kind == "local" and path.root.owner is self.loop_frame) or path.root.kind == "global"
+        elsewhere = path.root.kind == "local" and not _in_stack(path.root.owner, self.stack)
         common: dict[str, Any] = {
+            "elsewhere": elsewhere,
             "root": path.root.kind, "of": path.root.of, "size": size, "iterations": self.iterations,
             "alive": [weakref.ref(one) for one in members[:8] if is_tensor(one)],
         }  # fmt: skip
@@ -265,13 +305,26 @@ class _Finished:
         joined = [one for one in tensors if not self.second.has(one) and self.look.first.is_new(one) and self._longer(one)]
         fitting = [one for one in self.buffers if self.rate / 20 <= _nbytes(_last(one)) <= 2 * self.rate]
         self.buffers = sorted(fitting, key=lambda one: abs(_nbytes(_last(one)) - self.rate))[:SAMPLED]
-        search = Search([*joined[:SAMPLED], *self.buffers], Roots(self.stack), (tensors, joined, fitting, self.buffers, self.known))
+        search = Search(
+            [*joined[:SAMPLED], *self.buffers], Roots(self.stack), (tensors, joined, fitting, self.buffers, self.known)
+        )
         found = []
         for one in joined[:SAMPLED]:
             path = search.path(one)
             if path.root.kind in NAMED:
                 size = Size(tensor_bytes=int(self._longer(one) * self.iterations))
-                found.append(Keeper("name", named(path), path.root.kind, path.root.of, "a longer tensor", size, self.iterations, mark=_slot(path)))
+                found.append(
+                    Keeper(
+                        "name",
+                        named(path),
+                        path.root.kind,
+                        path.root.of,
+                        "a longer tensor",
+                        size,
+                        self.iterations,
+                        mark=_slot(path),
+                    )
+                )
         for one in self.buffers:
             path = search.path(one)
             if path.root.kind in NAMED:
@@ -322,7 +375,18 @@ class _Finished:
         graph = any(one.grad is not None and one.grad.grad_fn is not None for one in leaves)
         holder = "`.grad` → graph → leaf" if graph else ""
         alive = [weakref.ref(one) for one in things[:8] if is_tensor(one)]
-        return [Keeper("native", holder, "nobody", "", "a leaf with the graph of its gradient" if graph else "tensors", size, self.iterations, alive=alive)]
+        return [
+            Keeper(
+                "native",
+                holder,
+                "nobody",
+                "",
+                "a leaf with the graph of its gradient" if graph else "tensors",
+                size,
+                self.iterations,
+                alive=alive,
+            )
+        ]
 
     def _size_of_gradients(self, leaves: list[Any]) -> Size:
         size = Size()
@@ -433,7 +497,7 @@ def _slot(path: Path) -> Mark | None:
     if len(chain) > 1:
         holder = next((one for one in chain[1:] if not (is_a(one, tuple) or is_a(one, types.CellType))), None)
         if is_a(holder, dict) or is_a(holder, list):
-            return _item(holder, chain[chain.index(holder) - 1] if False else chain[_place(chain, holder) - 1])
+            return _item(holder, chain[_place(chain, holder) - 1])
         if holder is not None and not is_a(holder, (types.FunctionType, types.FrameType)):
             return _attribute(holder, chain[_place(chain, holder) - 1])
         cell = next((one for one in chain[1:] if is_a(one, types.CellType)), None)
@@ -466,13 +530,13 @@ def _attribute(owner: Any, held: Any) -> Mark:
     if is_a(owner, dict):
         return _item(owner, held)
     inside = attributes(owner)
-    name = next((key for key, value in inside.items() if value is held or type(value) is dict and value is held), None)
+    name = next((key for key, value in inside.items() if value is held), None)
     if name is None:
         return lambda frame: {key: _value(value) for key, value in attributes(owner).items()}
     return lambda frame: _value(attributes(owner).get(name))
 
 
-_DEQUE: Any = __import__("collections").deque
+_DEQUE: Any = collections.deque
 
 
 def _is_deque(thing: Any) -> bool:
@@ -483,7 +547,9 @@ def _is_namespace(anchor: Any, path: Path, inside: int) -> bool:
     """Whether a dict is the ``__dict__`` of the object above it, or of a module or class."""
     if path.root.owner is anchor and path.root.kind == "global":
         return True
-    above = path.objects[inside + 1] if inside + 1 < len(path.objects) else path.root.owner if path.root.kind == "class" else None
+    above = (
+        path.objects[inside + 1] if inside + 1 < len(path.objects) else path.root.owner if path.root.kind == "class" else None
+    )
     return is_namespace(anchor, above)
 
 
@@ -507,7 +573,7 @@ def _length(path: Path, anchor: Any) -> Callable[[Any], int | None] | None:
     def length(frame: types.FrameType | None) -> int | None:
         thing: Any = None
         if kind_of_root == "local":
-            while frame is not None and not (str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name)).replace(".<locals>.", ".") == of):
+            while frame is not None and name_of(frame.f_code) != of:
                 frame = frame.f_back
             thing = locals_of(frame).get(name) if frame is not None else None
         elif kind_of_root == "global":
@@ -545,7 +611,7 @@ def _below(top: Any, wanted: dict[int, Any], limit: int = 20_000) -> list[Any]:
     todo, seen, found = [top], {id(top)}, []
     while todo and len(seen) < limit:
         for one in gc.get_referents(todo.pop()):
-            if id(one) in seen or is_a(one, (type, types.ModuleType, types.FunctionType, types.FrameType, types.CodeType, str, int, float)):
+            if id(one) in seen or is_a(one, (type, types.ModuleType, types.FunctionType, types.CodeType, str, int, float)):
                 continue
             seen.add(id(one))
             if id(one) in wanted:
@@ -555,6 +621,14 @@ def _below(top: Any, wanted: dict[int, Any], limit: int = 20_000) -> list[Any]:
     return found
 
 
+def _in_stack(wanted: types.FrameType, frame: types.FrameType | None) -> bool:
+    while frame is not None:
+        if frame is wanted:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _beside(node: Any) -> Callable[[], object]:
     """A weak reference to a sentinel that lives as long as a node."""
     sentinel = Sentinel()
@@ -562,4 +636,4 @@ def _beside(node: Any) -> Callable[[], object]:
     return weakref.ref(sentinel)
 
 
-__all__ = ["Cycle", "Keeper", "Look"]
+__all__ = ["Keeper", "Look"]

@@ -1,6 +1,6 @@
 """Runs the user's program as Python would, with the hooks in it. Started with any Python that has torch:
 
-    python -m torchmemlint.growth.worker.main OPTIONS.json train.py ARGS      or      … -m package.module ARGS
+python -m torchmemlint.growth.worker.main OPTIONS.json train.py ARGS      or      … -m package.module ARGS
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def _run(program: list[str]) -> None:
         with io.open_code(os.path.abspath(path)) as file:
             text = file.read()
     except OSError as error:
-        print(f"{sys.executable}: can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        print(
+            f"{sys.executable}: can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}",
+            file=sys.stderr,
+        )
         sys.exit(2)
     from importlib.machinery import SourceFileLoader
 
@@ -105,7 +108,11 @@ def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | No
 
 def _ours(trace: types.TracebackType) -> bool:
     name = str(trace.tb_frame.f_globals.get("__name__", ""))
-    return name.startswith("torchmemlint.growth") or (name == "runpy" and trace.tb_frame.f_globals is vars(runpy)) or trace.tb_frame.f_code is _CODE
+    return (
+        name.startswith("torchmemlint.growth")
+        or (name == "runpy" and trace.tb_frame.f_globals is vars(runpy))
+        or trace.tb_frame.f_code is _CODE
+    )
 
 
 _CODE = main.__code__

@@ -19,7 +19,7 @@ def data_of(session: Session, alive: list[str] | None = None, torch: bool = True
     growths: list[dict[str, Any]] = []
     loops: list[dict[str, Any]] = []
     for loop in sorted(session.loops.values(), key=lambda one: one.looked):
-        some = [growth_of(loop, found, session) for found in loop.found if found.grew]
+        some = [growth_of(loop, found, session) for found in loop.found if _grew(loop, found)]
         summary = _summary(loop, some)
         if summary is not None:
             loops.append(summary)
@@ -42,6 +42,15 @@ def data_of(session: Session, alive: list[str] | None = None, torch: bool = True
         "metered": round(session.metered, 3),
         "calls": session.calls,
     }
+
+
+def _grew(loop: Loop, found: Found) -> bool:
+    """Whether a holder grew on. Where nothing of it can be asked again, the loop must have grown on."""
+    keeper = found.keeper
+    if keeper.alive or found.length is not None:
+        return found.grew
+    rate = keeper.size.with_overhead / keeper.iterations
+    return found.grew and found.asked > 0 and loop.last_rate >= rate / 2
 
 
 def _each_once(growths: list[dict[str, Any]]) -> list[dict[str, Any]]:

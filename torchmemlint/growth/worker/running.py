@@ -89,7 +89,16 @@ class Running:
 
     def _as_data(self, alive: list[str]) -> dict[str, Any]:
         if self._session is None:
-            return {"growths": [], "loops": [], "device": "cpu", "off": "", "alive": alive, "torch": False, "iterations": 0, "files": []}
+            return {
+                "growths": [],
+                "loops": [],
+                "device": "cpu",
+                "off": "",
+                "alive": alive,
+                "torch": False,
+                "iterations": 0,
+                "files": [],
+            }
         from torchmemlint.growth.worker.result import data_of
 
         return {**data_of(self._session, alive), "files": _users_files()}
@@ -98,7 +107,9 @@ class Running:
         """Whether the exit status is to be 1, for growth alone."""
         if not self._options.get("fail") or code not in (0, None) or self._data is None:
             return False
-        return any(not growth["note"] for growth in self._data["growths"]) or any(loop["residue"] for loop in self._data["loops"])
+        return any(not growth["note"] for growth in self._data["growths"]) or any(
+            loop["residue"] for loop in self._data["loops"]
+        )
 
     def report(self) -> None:
         """At the very end of the process."""

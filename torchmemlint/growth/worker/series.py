@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 WARM_UP = 3
 LEAST_POINTS = 6
@@ -47,7 +48,7 @@ def _period(points: Sequence[Point]) -> int:
         low = min(low, size)
         floor.append(low)
     floor.reverse()
-    rises = sum(later - earlier > LEAST_RATE for earlier, later in zip(floor, floor[1:], strict=False))
+    rises = sum(later - earlier > LEAST_RATE for earlier, later in pairwise(floor))
     return max(1, round((points[-1][0] - points[0][0]) / max(1, rises)))
 
 

@@ -266,8 +266,13 @@ class Session:
             lines = [tuple(Place(*one) for one in (line,)) for line in keeper.lines] or watched.found
             if keeper.mark is not None and not keeper.lines and not lines and not tracer.refused and keeper.kind != "cycle":
                 continue  # it does not change in an iteration: survivors of something that is bounded
+            if keeper.elsewhere and sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
+                lines = []
             one = Found(keeper, lines, rate, loop.count, loop.count, grew=True)
-            one.no_line = "another tool traces" if tracer.refused else ""
+            if keeper.elsewhere:
+                one.no_line = "another thread puts it there, whose lines can be traced from Python 3.12 on"
+            if tracer.refused:
+                one.no_line = "another tool traces"
             one.length = keeper.length(frame) if keeper.length is not None else None
             loop.found.append(one)
             if self._live is not None:

@@ -1,0 +1,243 @@
+"""`torchmemlint run`: the parts that need no torch, and whole runs of small programs."""
+
+from __future__ import annotations
+
+import dis
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from types import CodeType, FrameType
+
+import pytest
+
+from torchmemlint.errors import UsageError
+from torchmemlint.growth import command, words
+from torchmemlint.growth.worker import frames, lines, series
+
+NETWORK = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 8))
+
+
+"""
+KEPT = NETWORK + "kept = []\nfor i in range(60):\n    kept.append(model(torch.randn(32, 16)))\n"
+SUMMED = NETWORK + "total = 0\nfor i in range(60):\n    total = total + model(torch.randn(32, 16)).sum()\nprint(total.item())\n"
+BOUNDED = NETWORK + (
+    "kept = []\nfor i in range(100):\n    kept.append(model(torch.randn(32, 16)))\n    if len(kept) > 20:\n        kept.pop(0)\n"
+)
+HOOKED = NETWORK + (
+    "seen = []\n\n\ndef keep(module, inputs, output):\n    seen.append(output)\n\n\nmodel[0].register_forward_hook(keep)\n"
+    "for i in range(60):\n    model(torch.randn(32, 16))\n"
+)
+
+
+def run(tmp_path: Path, text: str, *options: str, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """The command on a program."""
+    file = tmp_path / "train.py"
+    file.write_text(dedent(text), encoding="utf-8")
+    started = [sys.executable, "-m", "torchmemlint", "run", *options, "train.py", *arguments]
+    return subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+
+# -- without torch
+
+
+def test_a_steady_rise_is_growth_and_a_filled_buffer_is_not() -> None:
+    rising = [(step, 10_000 + 1_000 * step) for step in range(1, 13)]
+    found = series.trend(rising)
+    assert found is not None
+    assert found.rate == pytest.approx(1_000)
+    assert found.period == 1
+    assert series.trend([(step, 1_000 * min(step, 5)) for step in range(1, 13)]) is None
+    assert series.trend([(step, 1_000 * (step % 3)) for step in range(1, 40)]) is None
+    assert series.trend(rising[:6]) is None
+
+
+def test_a_staircase_has_a_period() -> None:
+    found = series.trend([(step, 50_000 * (step // 10)) for step in range(1, 120)])
+    assert found is not None
+    assert 8 <= found.period <= 12
+    assert found.rate == pytest.approx(5_000, rel=0.2)
+
+
+def _two_loops(calls: list[int]) -> None:
+    for _ in range(2):
+        calls.append(1)
+    for _ in range(2):
+        for _ in range(2):
+            calls.append(2)
+
+
+def test_the_bytecode_says_which_loop_a_call_is_in() -> None:
+    code: CodeType = _two_loops.__code__
+    first = code.co_firstlineno
+    assert [line - first for _, _, line in frames.loops_of(code)] == [1, 3, 4]
+    offsets = {frames.loop_around(code, instruction.offset) for instruction in dis.get_instructions(code)}
+    assert None in offsets
+    assert len(offsets) == 4
+
+
+def _marked(marks: frames.Marks, heads: list[int], times: int) -> None:
+    for _ in range(times):
+        _call(marks, heads)
+        _call(marks, heads)
+
+
+def _call(marks: frames.Marks, heads: list[int]) -> None:
+    found = marks.iteration(sys._getframe(1))
+    if found is not None:
+        heads.append(found[3])
+
+
+def test_two_calls_in_one_iteration_are_one_iteration() -> None:
+    heads: list[int] = []
+    _marked(frames.Marks(), heads, 5)
+    assert heads == [_marked.__code__.co_firstlineno + 1] * 4
+    outer: list[int] = []
+    marks = frames.Marks()
+    for _ in range(3):
+        _marked(marks, outer, 2)
+    assert len(set(outer)) == 2, "the loop around is another loop"
+
+
+def _grows(kept: list[int]) -> None:
+    value = len(kept)
+    kept.append(value)
+    value += 1
+
+
+def test_the_line_after_which_a_container_is_longer_is_found() -> None:
+    kept: list[int] = []
+
+    def mark(frame: FrameType | None) -> object:
+        return len(kept)
+
+    watched = lines.Watched(mark)
+    tracer = lines.Tracer([watched])
+    before = sys.gettrace()
+    tracer.start(sys._getframe())
+    if tracer.refused:
+        pytest.skip("another tracer is at work")
+    _grows(kept)
+    _grows(kept)
+    tracer.stop(sys._getframe())
+    assert {place[0].line for place in watched.found} == {_grows.__code__.co_firstlineno + 2}
+    assert len(watched.found) == 2
+    assert watched.found[0][1].function == "test_the_line_after_which_a_container_is_longer_is_found"
+    assert sys.gettrace() is before
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring lets several tools trace")
+def test_another_tracer_is_not_replaced() -> None:
+    def other(frame: FrameType, event: str, argument: object) -> None:
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(other)
+    try:
+        tracer = lines.Tracer([])
+        tracer.start(sys._getframe())
+        assert tracer.refused
+        assert sys.gettrace() is other
+    finally:
+        sys.settrace(before)
+
+
+def test_the_command_line_is_taken_apart() -> None:
+    assert command.split(["--steps", "5", "train.py", "--steps", "7"]) == (["--steps", "5"], ["train.py", "--steps", "7"])
+    assert command.split(["--live", "-m", "pkg.train", "-x"]) == (["--live"], ["-m", "pkg.train", "-x"])
+    assert command.split(["--", "python", "-u", "a.py"]) == ([], ["python", "-u", "a.py"])
+    assert command._taken_apart(["python3", "-u", "a.py", "1"]) == (["python3", "-u"], ["a.py", "1"])
+    for wrong in ([], ["-m"], ["--steps", "0", "a.py"]):
+        with pytest.raises(UsageError):
+            command.main(wrong)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 B"), (999, "999 B"), (7_520, "7.5 kB"), (74_000, "74 kB"), (303_000, "303 kB"), (2.5e9, "2.5 GB")]
+)
+def test_sizes_are_short(number: float, text: str) -> None:
+    assert words.size(number) == text
+
+
+# -- whole runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "line", "holder"), [(KEPT, 10, "`kept`"), (SUMMED, 10, "`total`"), (HOOKED, 12, "`seen`")], ids=["kept", "summed", "hooked"]
+)
+def test_what_grows_is_named_with_its_line(tmp_path: Path, text: str, line: int, holder: str) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"train.py:{line}: grows "), done.stderr
+    assert holder in first
+
+
+@pytest.mark.slow
+def test_a_buffer_that_fills_up_is_not_reported(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, BOUNDED, "--fail-on-growth")
+    assert done.returncode == 0, done.stderr
+    assert "nothing grows: 100 steps" in done.stderr
+
+
+@pytest.mark.slow
+def test_growth_can_fail_a_run_and_is_a_record_for_check(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    report = tmp_path / "grown.json"
+    done = run(tmp_path, HOOKED, "--fail-on-growth", "--output-format", "json", "--output-file", str(report))
+    assert done.returncode == 1, done.stderr
+    (entry,) = json.loads(report.read_text(encoding="utf-8"))
+    assert (entry["filename"], entry["location"]["row"], entry["code"]) == ("train.py", 12, "TML901")
+    assert entry["confirm"]["verdict"] == "confirmed"
+    growth = entry["confirm"]["growth"]
+    assert growth["bytes_per_step"] == pytest.approx(32 * 64 * 4, rel=0.35)
+    from torchmemlint.commands.confirmed import read_results
+
+    assert read_results(str(report)) is not None
+
+
+@pytest.mark.slow
+def test_output_status_and_results_are_the_programs_own(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = SUMMED + "import sys\nprint(torch.randn(2).tolist(), sys.argv, __name__)\nsys.exit(3)\n"
+    done = run(tmp_path, text, arguments=("--epochs", "1"))
+    alone = subprocess.run(
+        [sys.executable, "train.py", "--epochs", "1"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, alone.stdout)
+
+
+@pytest.mark.slow
+def test_an_exception_has_the_programs_traceback(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = KEPT + "def fails():\n    raise ValueError('no')\n\n\nfails()\n"
+    done = run(tmp_path, text)
+    alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(alone.stderr)
+    assert "grows" in done.stderr
+
+
+@pytest.mark.slow
+def test_too_few_steps_are_said(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, KEPT.replace("range(60)", "range(5)"))
+    assert "the longest loop ran 5 steps, 18 are needed (at train.py:9)" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_block_can_be_watched(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    body = KEPT.replace("for i in range(60):", "with torchmemlint.watching(report=False) as watch:\n  for i in range(60):")
+    done = run(tmp_path, "import torchmemlint\n" + body + "print(bool(watch), [one['holder'] for one in watch.growths])\n")
+    alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert alone.stdout == "True ['kept']\n", (alone.stderr, done.stderr)
