@@ -563,7 +563,7 @@ def _length(path: Path, anchor: Any) -> Callable[[Any], int | None] | None:
     chain = path.objects[place:]
     root = path.root
     name = root.name
-    if root.kind not in ("local", "global", "class"):
+    if root.kind not in ("local", "global", "class") or any(is_a(one, CACHE) for one in chain[1:]):
         return None
     steps = [_downward(holder, held) for holder, held in zip(chain[::-1], chain[-2::-1], strict=False)]
     of, kind_of_root = root.of, root.kind
