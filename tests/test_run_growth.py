@@ -159,7 +159,8 @@ def test_the_command_line_is_taken_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 B"), (999, "999 B"), (7_520, "7.5 kB"), (74_000, "74 kB"), (303_000, "303 kB"), (2.5e9, "2.5 GB")]
+    ("number", "text"),
+    [(0, "0 B"), (999, "999 B"), (7_520, "7.5 kB"), (74_000, "74 kB"), (303_000, "303 kB"), (2.5e9, "2.5 GB")],
 )
 def test_sizes_are_short(number: float, text: str) -> None:
     assert words.size(number) == text
@@ -170,7 +171,9 @@ def test_sizes_are_short(number: float, text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "line", "holder"), [(KEPT, 10, "`kept`"), (SUMMED, 10, "`total`"), (HOOKED, 12, "`seen`")], ids=["kept", "summed", "hooked"]
+    ("text", "line", "holder"),
+    [(KEPT, 10, "`kept`"), (SUMMED, 10, "`total`"), (HOOKED, 12, "`seen`")],
+    ids=["kept", "summed", "hooked"],
 )
 def test_what_grows_is_named_with_its_line(tmp_path: Path, text: str, line: int, holder: str) -> None:
     pytest.importorskip("torch")

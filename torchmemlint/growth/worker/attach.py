@@ -89,7 +89,7 @@ class Hooks:
             seen = hooks._calls
             return original(self)
 
-        cls.__next__ = __next__
+        setattr(cls, "__next__", __next__)  # noqa: B010
         self._undo.append(lambda: _put_back(cls, "__next__", __next__, original))
 
 

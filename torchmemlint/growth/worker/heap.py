@@ -222,7 +222,8 @@ class Graphs:
 
     def reaches(self, start: Any, targets: set[Any], limit: int = 20_000) -> bool:
         """Whether one of the nodes lies below another node."""
-        todo, seen = [parent for parent, _ in start.next_functions], set()
+        todo = [parent for parent, _ in start.next_functions]
+        seen: set[Any] = set()
         while todo and len(seen) < limit:
             node = todo.pop()
             if node is None or node in seen or type(node).__name__ == "AccumulateGrad":
@@ -236,7 +237,7 @@ class Graphs:
 
     def oldest(self, start: Any, limit: int = MOST_NODES) -> bool:
         """Whether a node made in the window lies at or below one."""
-        todo, seen = [start], set()
+        todo, seen = [start], set[Any]()
         while todo and len(seen) < limit:
             node = todo.pop()
             if node is None or node in seen or type(node).__name__ == "AccumulateGrad":

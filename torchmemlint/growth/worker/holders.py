@@ -21,6 +21,9 @@ from torchmemlint.growth.worker.heap import is_node, is_tensor
 DEPTH, WIDTH = 24, 60
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 CACHE = type(functools.lru_cache(print))
+MODULE_SPACE: Any = vars(types.ModuleType)["__dict__"].__get__
+CLASS_SPACE: Any = vars(type)["__dict__"].__get__
+"""The namespace of a module or class, without asking it for its ``__dict__``."""
 GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
@@ -56,7 +59,7 @@ class Roots:
         self.namespaces: dict[int, tuple[str, dict[str, Any]]] = {}
         for name, module in list(sys.modules.items()):
             if is_a(module, types.ModuleType):
-                space = types.ModuleType.__dict__["__dict__"].__get__(module)
+                space = MODULE_SPACE(module)
                 self.namespaces.setdefault(id(space), (name, space))
         frames: list[types.FrameType] = []
         for top in (stack, *(frame for frame in sys._current_frames().values())):
@@ -116,7 +119,7 @@ class Search:
             found = [one for one in referrers if id(one) not in self._mine and not self._ignored(one)]
             self._mine.add(id(found))
             below = {id(thing) for thing in level}
-            fresh = []
+            fresh: list[Any] = []
             self._mine.add(id(fresh))
             for one in found:
                 if id(one) not in self._above:
@@ -170,11 +173,11 @@ class Search:
             return Root("generator", _local_of(top, chain[-2] if len(chain) > 1 else None), name_of(code) if code else "?", top)
         if is_a(top, type) and len(chain) > 1:
             below = chain[-2]
-            inside = type.__dict__["__dict__"].__get__(top)
+            inside = CLASS_SPACE(top)
             if is_a(below, dict) and len(chain) > 2:
-                name = _key(inside, chain[-3])
-                if name is not None:
-                    return Root("class", name, top.__qualname__, top)
+                attribute = _key(inside, chain[-3])
+                if attribute is not None:
+                    return Root("class", attribute, top.__qualname__, top)
             return Root("class", _key(inside, below) or "?", top.__qualname__, top)
         return None
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from torchmemlint.growth.worker.cycles import cycles_in
-from torchmemlint.growth.worker.frames import name_of
+from torchmemlint.growth.worker.frames import locals_of, name_of
 from torchmemlint.growth.worker.heap import (
     Begin,
     Graphs,
@@ -32,6 +32,7 @@ from torchmemlint.growth.worker.heap import (
 )
 from torchmemlint.growth.worker.holders import (
     CACHE,
+    CLASS_SPACE,
     Path,
     Roots,
     Search,
@@ -40,7 +41,6 @@ from torchmemlint.growth.worker.holders import (
     element,
     is_a,
     is_namespace,
-    locals_of,
     named,
 )
 from torchmemlint.growth.worker.lines import Mark
@@ -374,7 +374,7 @@ class _Finished:
         leaves = [one for one in things if is_tensor(one) and one.is_leaf and one.requires_grad]
         graph = any(one.grad is not None and one.grad.grad_fn is not None for one in leaves)
         holder = "`.grad` → graph → leaf" if graph else ""
-        alive = [weakref.ref(one) for one in things[:8] if is_tensor(one)]
+        alive: list[Callable[[], object]] = [weakref.ref(one) for one in things[:8] if is_tensor(one)]
         return [
             Keeper(
                 "native",
@@ -510,7 +510,7 @@ def _slot(path: Path) -> Mark | None:
     if root.kind == "global":
         return lambda frame: _value(owner.get(name))
     if root.kind == "class":
-        space = type.__dict__["__dict__"].__get__(owner)
+        space = CLASS_SPACE(owner)
         return lambda frame: _value(space.get(name))
     return None
 
@@ -555,7 +555,7 @@ def _is_namespace(anchor: Any, path: Path, inside: int) -> bool:
 
 def _length(path: Path, anchor: Any) -> Callable[[Any], int | None] | None:
     """Asks again how long the container is, by its way down from a global; None for what cannot be found again."""
-    kind = next((base for base in (*CONTAINERS, _DEQUE, CACHE) if is_a(anchor, base)), None)
+    kind: Any = next((base for base in (*CONTAINERS, _DEQUE, CACHE) if is_a(anchor, base)), None)
     if kind is None:
         return None
     size = (lambda one: one.cache_info().currsize) if kind is CACHE else kind.__len__
@@ -579,7 +579,7 @@ def _length(path: Path, anchor: Any) -> Callable[[Any], int | None] | None:
         elif kind_of_root == "global":
             thing = space.get(name) if space is not None else None
         elif cls is not None and cls() is not None:
-            thing = type.__dict__["__dict__"].__get__(cls()).get(name)
+            thing = CLASS_SPACE(cls()).get(name)
         for step in steps:
             thing = step(thing) if thing is not None else None
         return size(thing) if thing is not None and is_a(thing, kind) else None
