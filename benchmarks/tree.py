@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -41,6 +42,8 @@ def figures(package: Path) -> dict[str, int | str]:
         "… of the product's own: options, formats, files, messages": kinds[word_lists.OWN],
         "single names of libraries in the engine and the rules": len(word_lists.single_names(package)),
         "imports inside functions": sum(inner_imports(tree) for tree in trees.values()),
+        **structure(package, trees),
+        **{f"decisions of {code}": text for code, text in decisions(package).items()},
     }
 
 
@@ -68,6 +71,157 @@ def methods(trees: Iterable[ast.Module]) -> list[int]:
 def inner_imports(tree: ast.Module) -> int:
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return len({id(each) for node in functions for each in ast.walk(node) if isinstance(each, (ast.Import, ast.ImportFrom))})
+
+
+# --- the figures of statements, and of the judgement
+
+APART = ("confirm", "budget", "oom", "growth")
+"""The packages that are no part of the linter proper."""
+PARTS = ("rules", "rules/gradmode", "semantics", "index", "lower", "incremental", "confirm", "budget")
+
+
+def statements(tree: ast.Module) -> int:
+    """The statements of a module, without docstrings: a longer line hides none."""
+    nodes = list(ast.walk(tree))
+    documented = [
+        n for n in nodes if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(n) is not None
+    ]
+    return sum(isinstance(n, ast.stmt) for n in nodes) - len(documented)
+
+
+def structure(package: Path, trees: dict[Path, ast.Module]) -> dict[str, int | str]:
+    """How many statements the parts have, and how the judgement is made up."""
+    of_part: Counter[str] = Counter()
+    for path, tree in trees.items():
+        folders = path.relative_to(package).parts[:-1]
+        count = statements(tree)
+        of_part.update(dict.fromkeys({folders[0] if folders else "", "/".join(folders[:2])}, count))
+        of_part["all"] += count
+    judging = {path: tree for path, tree in trees.items() if path.relative_to(package).parts[0] in ("rules", "semantics")}
+    texts = [path.read_text(encoding="utf-8") for path in judging]
+    predicates = [
+        node
+        for tree in judging.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.returns is not None
+        and ast.unparse(node.returns) in ("bool", "bool | None")
+    ]
+    return {
+        "statements of the linter proper": of_part["all"] - sum(of_part[part] for part in APART),
+        "statements in all": of_part["all"],
+        **{f"statements of `{part}`": of_part[part] for part in PARTS},
+        "predicates of rules and semantics": len(predicates),
+        "silences (`Silent(…)`) there": sum(len(re.findall(r"\bSilent\(", text)) for text in texts)
+        - sum("class Silent" in text for text in texts),
+        "patterns (`re.compile`) there": sum(text.count("re.compile(") for text in texts),
+        "groups of words that are asked for there": len({word for text in texts for word in GROUP.findall(text)}),
+        "longest chain of imports in semantics": longest_chain(package / "semantics"),
+    }
+
+
+GROUP = re.compile(r'TORCH\.words\["([^"]+)"\]')
+
+
+def longest_chain(folder: Path) -> int:
+    """The modules of the longest chain of imports in a package."""
+    top = folder.parent.parent
+    names = {".".join(p.relative_to(top).with_suffix("").parts).removesuffix(".__init__"): p for p in folder.rglob("*.py")}
+    uses = {
+        name: {used for used in imported(ast.parse(path.read_text(encoding="utf-8"))) if used in names} - {name}
+        for name, path in names.items()
+    }
+    root = ".".join(folder.relative_to(top).parts)
+    depths: dict[str, int] = {}
+
+    def depth(name: str, above: frozenset[str]) -> int:
+        if name in above:
+            return 0
+        if name not in depths:
+            depths[name] = 1 + max((depth(used, above | {name}) for used in sorted(uses[name] - {root})), default=0)
+        return depths[name]
+
+    return max((depth(name, frozenset()) for name in sorted(names)), default=0)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """The modules, and the names in modules, that a module imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+class Judgement:
+    """The functions of ``rules/`` by their names, so that what a rule reaches can be counted."""
+
+    def __init__(self, package: Path) -> None:
+        self.functions: dict[tuple[str, str], ast.FunctionDef] = {}
+        self.names: dict[str, dict[str, tuple[str, str]]] = {}
+        for path in sorted((package / "rules").rglob("*.py")):
+            module = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            own = self.names[module] = {}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef):
+                    self.functions[module, node.name] = node
+                    own[node.name] = (module, node.name)
+                elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{package.name}.rules"):
+                    own.update({alias.asname or alias.name: (node.module, alias.name) for alias in node.names})
+
+    def reached(self, module: str) -> list[ast.FunctionDef]:
+        """The functions of ``rules/`` that a rule's own reach, by name; a method of ``Flow`` by its name alone."""
+        todo = [key for key in self.functions if key[0] == module]
+        seen = dict.fromkeys(todo)
+        flow = {name: key for key in self.functions if key[0].endswith("rules.api") for name in (key[1],)}
+        while todo:
+            here, name = todo.pop()
+            for node in ast.walk(self.functions[here, name]):
+                key = None
+                if isinstance(node, ast.Name):
+                    key = self.names[here].get(node.id)
+                elif (
+                    isinstance(node, ast.Attribute)
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id in ("flow", "self", "there")
+                ):
+                    key = flow.get(node.attr)
+                if key in self.functions and key not in seen:
+                    seen[key] = None
+                    todo.append(key)
+        return [self.functions[key] for key in seen]
+
+
+def decisions(package: Path) -> dict[str, str]:
+    """Of each rule, what its judgement may turn on: the silences, doubts and notes of the functions that it reaches, and the predicates
+    and flags that these ask."""
+    judgement = Judgement(package)
+    out = {}
+    for module in judgement.names:
+        path = package.parent.joinpath(*module.split(".")).with_suffix(".py")
+        code = RULE_CODE.search(path.read_text(encoding="utf-8")) if path.exists() else None
+        if code is None:
+            continue
+        nodes = [node for function in judgement.reached(module) for node in ast.walk(function)]
+        calls = [node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+        attributes = [
+            (node.value.id, node.attr) for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        ]
+        asked = {name for name in calls if (name.startswith(("is_", "may_", "has_", "_is_", "_may_", "_has_")))}
+        flags = {attr for owner, attr in attributes if owner in ("RecordFlag", "Seen")}
+        doubts = {attr for owner, attr in attributes if owner == "doubts" and attr.isupper()}
+        notes = sum(pair == ("Severity", "NOTE") for pair in attributes)
+        total = calls.count("Silent") + len(doubts) + notes + len(asked) + len(flags)
+        out[code[1]] = (
+            f"{total} = {calls.count('Silent')} silences, {len(doubts)} doubts, {notes} notes, {len(asked)} predicates, {len(flags)} flags"
+        )
+    return dict(sorted(out.items()))
+
+
+RULE_CODE = re.compile(r'^    code="(TML\d{3})"', re.MULTILINE)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from torchmemlint.run import check_paths
 PROGRAMS = sorted((ROOT / "programs").glob("*.py"))
 
 
-def found_in(program: Path, folder: Path) -> list[Finding]:
+def found_in(program: Path, folder: Path) -> Sequence[Finding]:
     """The findings of a program that lies alone in a folder, notes included, and without the line that says what is expected."""
     text = program.read_text(encoding="utf-8")
     script = folder / "script.py"

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from benchmarks.speed import refuse_without_bytecode
 from torchmemlint import rules
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import Means, check_paths
@@ -103,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rules.modules()
         print(json.dumps(asdict(measure(options.folders[0]))))
         return 0
+    refuse_without_bytecode()
     rows = []
     for folder in options.folders:
         # A process for each, so that none finds what another one left in memory.

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
+from benchmarks.speed import refuse_without_bytecode
 from benchmarks.speed.measure import PARSE, Cost, cost_of, size_of
 from benchmarks.speed.page import write_page
 from benchmarks.speed.trees import copy_of, file_to_change, synthetic
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", type=Path, metavar="FILE", help="add to this record")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write this record into docs/")
     options = parser.parse_args(arguments)
+    if options.folders or options.doubling:
+        refuse_without_bytecode()
     peers = dict(peer.split("=", 1) for peer in options.peer)
     found = json.loads(options.record.read_text()) if options.record and options.record.exists() else {"rows": []}
     found |= {"date": date.today().isoformat(), "python": platform.python_version(), "cpus": os.cpu_count()}

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.speed import refuse_without_bytecode
 from torchmemlint.lsp import buffers
 
 KINDS = {"a comment": "# a", "a call": 'print("a")', "an assignment": "a_number = 1"}
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     arguments = parser.parse_args()
+    refuse_without_bytecode()
     chance = random.Random(arguments.seed)
     taken = [each for file in arguments.files for each in measured(file, chance)]
     for kind in KINDS:
