@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import device
 from benchmarks.tree import decisions, structure
 
 ROOT = Path(__file__).parents[1]
@@ -56,3 +58,46 @@ def test_the_figures_of_a_tree_are_counted_by_hand(tmp_path: Path) -> None:
     assert rows["patterns (`re.compile`) there"] == 1
     assert rows["predicates of rules and semantics"] == 2
     assert decisions(package) == {"TML901": "5 = 1 silences, 1 doubts, 1 notes, 1 predicates, 1 flags"}
+
+
+@pytest.mark.slow
+def test_what_waits_for_a_gpu_is_one_command(tmp_path: Path) -> None:
+    """The same steps on the CPU: the evidence of one pair, a program for confirm, and one for run."""
+    pytest.importorskip("torch")
+    from benchmarks.evidence.claims import CLAIMS
+
+    fixtures, output = tmp_path / "fixtures" / "TML106", tmp_path / "records"
+    program = ROOT / "fixtures" / "programs" / "line_01.py"
+    fixtures.mkdir(parents=True)
+    for name in ("gradient_in_a_cycle.py", "gradient_in_a_cycle.fixed.py"):
+        (fixtures / name).write_bytes((ROOT / "fixtures" / "TML106" / name).read_bytes())
+    options = ["--device", "cpu", "--fixtures", str(fixtures.parent), "--output", str(output)]
+    options += ["--run", str(program), "--claims", CLAIMS[0].__name__]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.device", str(program), *options], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = output.glob("*.json")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert record["device"]["name"] == "cpu"
+    (evidence,), (confirmed,), (watched,) = record["evidence"], record["confirm"], record["run"]
+    assert [pair["verdict"] for pair in evidence["record"]["pairs"]] == ["confirmed"]
+    assert evidence["record"]["claims"]
+    assert confirmed["findings"]
+    assert watched["report"]
+
+
+def test_a_device_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "benchmarks.device", "--output", str(tmp_path), "--device"]
+    for absent in ("meta:x", "cuda:99"):
+        done = subprocess.run([*command, absent], cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
+        assert f"nothing can be measured on {absent}" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_takes_too_long_is_ended_and_said(tmp_path: Path) -> None:
+    row = device.run([sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)"], 2)
+    assert (row["measured"], row["why"], row["output"]) == (False, "not done after 2 s", "begun\n")
+    assert device.run(["true"], 0.2) == {"measured": False, "why": "no time was left"}

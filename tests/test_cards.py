@@ -12,7 +12,7 @@ from test_settings_of_the_engine import nodes
 
 import torchmemlint
 from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION
-from torchmemlint.oom import remedies
+from torchmemlint.oom import advice, remedies
 from torchmemlint.rules import ALL_RULES, rule_of
 from torchmemlint.rules.card import About, Advice, Correction, Once, Rule, Same, Shown
 
@@ -69,8 +69,8 @@ def test_a_forward_is_mended_as_a_forward() -> None:
 
 
 def test_all_advice_is_given() -> None:
-    text = Path(str(remedies.__file__)).read_text(encoding="utf-8")
-    given = {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+    texts = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (remedies, advice)]
+    given = {node.attr for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
     assert {one.name for one in Advice} <= given
 
 

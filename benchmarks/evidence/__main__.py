@@ -6,9 +6,11 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,6 +132,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=RECORDS)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--limit", type=float, default=math.inf, metavar="SECONDS", help="begin no pair after so many seconds")
+    parser.add_argument("--claims", nargs="+", default=[], metavar="CLAIM", help="of the claims measure these alone")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="CLAIM", help="measure these claims alone, into the latest record"
     )
@@ -141,11 +145,15 @@ def main() -> int:
         print(latest)
         return 0
     jobs = 1 if arguments.device != "cpu" else arguments.jobs
+    end = time.monotonic() + arguments.limit
+    about, *claims = measure_claims(arguments.device, arguments.claims) or [{}]
+
+    def measured(pair: Pair) -> dict[str, object] | None:
+        return measure_pair(pair, arguments.device, arguments.timeout) if time.monotonic() < end else None
+
+    found = list(find_pairs(arguments.fixtures))
     with ThreadPoolExecutor(jobs) as threads:
-        pairs = list(
-            threads.map(lambda pair: measure_pair(pair, arguments.device, arguments.timeout), find_pairs(arguments.fixtures))
-        )
-    about, *claims = measure_claims(arguments.device) or [{}]
+        pairs = [row for row in threads.map(measured, found) if row is not None]
     record: dict[str, object] = {
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "device": about.get("device", arguments.device),
@@ -158,11 +166,11 @@ def main() -> int:
     stem = arguments.output / f"{record['date']}-{arguments.device.replace(':', '')}"
     write(record, stem)
     failed = [row for row in pairs if row["verdict"] != "confirmed"]
-    print(f"{len(pairs)} pairs, {len(pairs) - len(failed)} confirmed; {len(claims)} figures of claims")
+    print(f"{len(pairs)} of {len(found)} pairs, {len(pairs) - len(failed)} confirmed; {len(claims)} figures of claims")
     print(stem.with_suffix(".json"))
     for row in failed:
         print(f"  {row['code']} {row['pair']}: {row['verdict']}: {row['reason']}")
-    return 1 if failed else 0
+    return 1 if failed or len(pairs) < len(found) else 0
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def module_facts(path: str, text: str) -> ModuleFacts:
             raise
         text, recovered = reading.text, True
         tree = parse(text)
-    walk = Walk(tree, text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    walk = Walk(tree, text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     try:
         block(walk, tree.body, 1)
     except RecursionError:

@@ -78,6 +78,7 @@ RULE = Rule(
     name="create-graph-backward",
     summary="A backward builds a graph of the gradients and leaves them in `.grad`",
     severity=Severity.ERROR,
+    typical=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["creates-graph"],
     correction=Correction.SWITCH,

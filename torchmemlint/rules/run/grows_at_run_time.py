@@ -18,7 +18,7 @@ A hook that fills a list of its module:
     model.layer.register_forward_hook(keep)
 
 ## Fix
-Keep what has no graph (`output.detach()`), keep the last few (`collections.deque(maxlen=10)`), or release what is kept at the end of
+None by itself. Keep what has no graph (`output.detach()`), keep the last few (`collections.deque(maxlen=10)`), or release what is kept at the end of
 a step.
 
 ## When to ignore
