@@ -101,12 +101,11 @@ def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact) -
         if optimizer:
             zeroed = {f"{optimizer}.zero_grad", f"{network}.zero_grad"}
             step = f"{optimizer}.step"
-            calls = _calls_of(world, ref, zeroed | {step})
+            calls = _calls_of(world, ref, zeroed | {step}, optimizer)
             if not calls and optimizer.startswith("self."):
-                others = [
-                    _calls_of(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)
-                ]
-                stepping = [each for each in others if any(call.callee == step for call in each)]
+                scope = _scope(world, *_where(world, ref, network), optimizer)
+                others = [_calls_of(world, each, zeroed | {step}, optimizer) for each in scope]
+                stepping = [each for each in others if any(call.callee not in zeroed for call in each)]
                 return bool(stepping) and all(each[0].callee in zeroed for each in stepping)
             following = [call for call in calls if call.place > backward.place] or calls
             return bool(following) and following[0].callee in zeroed
@@ -125,7 +124,7 @@ def discards(world: World, ref: FunctionRef, text: str, backward: CallFact) -> b
     facts = world.facts(ref)
     if not optimizer or TORCH.names["gradient"] in facts.names:
         return False
-    if any(arg.name == optimizer and not _makes(call) for call in facts.calls for arg in call.args):
+    if any(_is_given(call, optimizer) for call in facts.calls):
         return False  # what it is given to may step it
     zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
     if not any(call.callee in zeroed | {step} for call in facts.calls):
@@ -155,9 +154,15 @@ def _back_propagates(call: CallFact) -> bool:
     return call.callee.rpartition(".")[2] in BACK_PROPAGATES
 
 
-def _calls_of(world: World, ref: FunctionRef, callees: set[str]) -> list[CallFact]:
-    """The calls that a function makes of any of these, in the order of evaluation."""
-    return [call for call in world.facts(ref).calls if call.callee in callees]
+def _calls_of(world: World, ref: FunctionRef, callees: set[str], optimizer: str) -> list[CallFact]:
+    """The calls that a function makes of any of these, and those that it gives the optimizer, which may step it
+    (``scaler.step(optimizer)``), in the order of evaluation."""
+    return [call for call in world.facts(ref).calls if call.callee in callees or _is_given(call, optimizer)]
+
+
+def _is_given(call: CallFact, optimizer: str) -> bool:
+    """Whether a call is given an optimizer, and does not only make something of it (a scheduler)."""
+    return not _makes(call) and any(arg.name == optimizer for arg in call.args)
 
 
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:
