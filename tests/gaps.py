@@ -129,6 +129,12 @@ def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str) -> l
     return sorted([*found, *also], key=lambda one: one.sort_key)
 
 
+def forget() -> None:
+    """Remember no answer: for a test that changes the linter, before and after."""
+    _alarms.cache_clear()
+    _fixed.cache_clear()
+
+
 def fixed(texts: Texts) -> Texts:
     """The files after all fixes, safe and unsafe."""
     return _fixed(tuple(texts.items()))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gaps import ROOT, Texts, alarms, fixed, marks, without_marks
+from gaps import ROOT, Texts, alarms, fixed, forget, marks, without_marks
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
@@ -246,9 +246,11 @@ def test_the_judge_sees_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("of ours")
 
+    forget()
     monkeypatch.setattr("torchmemlint.semantics.runs.Runs.records", fails)
     with pytest.raises(AssertionError, match="TML001"):
         judge({"fuzz.py": (ROOT / "TML101" / "running_total.py").read_text(encoding="utf-8")})
+    forget()
 
 
 @pytest.mark.slow

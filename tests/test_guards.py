@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gaps import Case, alarms, cases
+from gaps import Case, alarms, cases, forget
 
 from torchmemlint.findings import Fix
 from torchmemlint.rules.api import Flow
@@ -42,6 +42,7 @@ def guards_of(texts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[tu
             found.append((fix, starved(self, site)))
         return fix
 
+    forget()
     monkeypatch.setattr(Flow, "under_no_grad", noted)
     alarms(texts, "TML2", "low")
     return found
