@@ -112,8 +112,7 @@ def structure(package: Path, trees: dict[Path, ast.Module]) -> dict[str, int | s
         "statements in all": of_part["all"],
         **{f"statements of `{part}`": of_part[part] for part in PARTS},
         "predicates of rules and semantics": len(predicates),
-        "silences (`Silent(…)`) there": sum(len(re.findall(r"\bSilent\(", text)) for text in texts)
-        - sum("class Silent" in text for text in texts),
+        "facts (`Fact(…)`) there": sum(len(re.findall(r"(?<!class )\bFact\(", text)) for text in texts),
         "patterns (`re.compile`) there": sum(text.count("re.compile(") for text in texts),
         "groups of words that are asked for there": len({word for text in texts for word in GROUP.findall(text)}),
         "longest chain of imports in semantics": longest_chain(package / "semantics"),
@@ -196,8 +195,8 @@ class Judgement:
 
 
 def decisions(package: Path) -> dict[str, str]:
-    """Of each rule, what its judgement may turn on: the silences, doubts and notes of the functions that it reaches, and the predicates
-    and flags that these ask."""
+    """Of each rule, what its judgement may turn on: the facts and notes of the functions that it reaches, and the predicates and flags
+    that these ask."""
     judgement = Judgement(package)
     out = {}
     for module in judgement.names:
@@ -212,12 +211,11 @@ def decisions(package: Path) -> dict[str, str]:
         ]
         asked = {name for name in calls if (name.startswith(("is_", "may_", "has_", "_is_", "_may_", "_has_")))}
         flags = {attr for owner, attr in attributes if owner in ("RecordFlag", "Seen")}
-        doubts = {attr for owner, attr in attributes if owner == "doubts" and attr.isupper()}
+        named = {attr for owner, attr in attributes if owner == "assumed" and attr.isupper()}
         notes = sum(pair == ("Severity", "NOTE") for pair in attributes)
-        total = calls.count("Silent") + len(doubts) + notes + len(asked) + len(flags)
-        out[code[1]] = (
-            f"{total} = {calls.count('Silent')} silences, {len(doubts)} doubts, {notes} notes, {len(asked)} predicates, {len(flags)} flags"
-        )
+        facts = calls.count("Fact") + len(named)
+        total = facts + notes + len(asked) + len(flags)
+        out[code[1]] = f"{total} = {facts} facts, {notes} notes, {len(asked)} predicates, {len(flags)} flags"
     return dict(sorted(out.items()))
 
 

@@ -38,7 +38,7 @@ def test_the_figures_of_a_tree_are_counted_by_hand(tmp_path: Path) -> None:
         "class Flow:\n    def is_own(self) -> bool:\n        return True\n", encoding="utf-8"
     )
     (package / "rules" / "helper.py").write_text(
-        "from torchmemlint.rules import doubts\n\n\ndef is_odd(x) -> bool:\n    return Silent('odd') if x else doubts.MAYBE\n",
+        "from torchmemlint.rules import assumed\n\n\ndef is_odd(x) -> bool:\n    return Fact('odd', 'it is odd') if x else assumed.MAYBE\n",
         encoding="utf-8",
     )
     (package / "rules" / "one.py").write_text(
@@ -57,7 +57,7 @@ def test_the_figures_of_a_tree_are_counted_by_hand(tmp_path: Path) -> None:
     assert rows["longest chain of imports in semantics"] == 2
     assert rows["patterns (`re.compile`) there"] == 1
     assert rows["predicates of rules and semantics"] == 2
-    assert decisions(package) == {"TML901": "5 = 1 silences, 1 doubts, 1 notes, 1 predicates, 1 flags"}
+    assert decisions(package) == {"TML901": "5 = 2 facts, 1 notes, 1 predicates, 1 flags"}
 
 
 @pytest.mark.slow

@@ -15,8 +15,6 @@ import pytest
 
 from torchmemlint import cli
 from torchmemlint.commands.check import WHOLE
-from torchmemlint.findings import Confidence
-from torchmemlint.rules.doubts import MEDIUM, Doubt, confidence_of, unless_of
 
 IMPORTS = "import torch\nfrom torch import nn\n\n"
 ERROR = """\
@@ -206,15 +204,6 @@ def test_a_confidence_that_there_is_not(project: Path, given: str) -> None:
     done = run(project, "--config", f'min-confidence="{given}"')
     assert done.returncode == 2
     assert "must be one of low, medium, high" in done.stderr
-
-
-def test_confidence_is_the_weight_of_what_is_assumed() -> None:
-    light, heavy = Doubt(1, "a caller trains it"), Doubt(MEDIUM, "it is no module")
-    assert confidence_of(()) is Confidence.HIGH
-    assert confidence_of((light, light)) is confidence_of((heavy,)) is Confidence.MEDIUM
-    assert confidence_of((light, heavy)) is Confidence.LOW
-    assert unless_of((light, heavy)) == "it is no module, or a caller trains it"
-    assert unless_of(()) == ""
 
 
 @pytest.mark.slow

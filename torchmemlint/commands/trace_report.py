@@ -18,7 +18,8 @@ from torchmemlint.index.edges import Caller
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
-from torchmemlint.rules.api import Draft, Flow, Silent, short
+from torchmemlint.rules.api import Draft, Flow, short
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_of_another_framework
 from torchmemlint.semantics.events import (
     Accumulate,
@@ -248,8 +249,8 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
             if not hasattr(module, "check") or not isinstance(event, module.EVENT):
                 continue
             for answer in module.check(event, flow):
-                if isinstance(answer, Silent):
-                    verdicts[f"{code} does not report it: {answer}"] = None
+                if isinstance(answer, Fact):
+                    verdicts[f"{code} does not report it: {answer.words}"] = None
                 elif event not in record.forwards.values():
                     verdicts[found.verdict(answer)] = None
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))

@@ -16,7 +16,8 @@ from torchmemlint.findings import Edit, Finding, Fix, FlowStep, Position, Safety
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.queries.contents import MAX_INSIDE
 from torchmemlint.rules.card import Rule as Rule
-from torchmemlint.rules.doubts import Doubt, confidence_of, unless_of
+from torchmemlint.rules.fact import Fact
+from torchmemlint.rules.scorecard import confidence_of, unless_of
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward, CallEffect
@@ -72,10 +73,6 @@ def is_legacy(target: tuple[int, int] | None) -> bool:
     """Whether the project declares a torch in which ``volatile`` still worked and ``no_grad`` did not exist
     (https://pytorch.org/blog/pytorch-0_4_0-migration-guide/)."""
     return target is not None and target < (0, 4)
-
-
-class Silent(str):
-    """Why a rule reports nothing of an event that is of its kind; ``trace`` prints it."""
 
 
 class NoFix(str):
@@ -202,7 +199,7 @@ class Flow:
         *,
         node: int | None = None,
         severity: Severity | None = None,
-        doubts: Iterable[Doubt] = (),
+        doubts: Iterable[Fact] = (),
         label: str = "",
         cost: str = "",
         help: str = "",

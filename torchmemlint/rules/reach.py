@@ -12,9 +12,9 @@ from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.tables import says_cuda
-from torchmemlint.rules import doubts
+from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, short
-from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.observations import observations
 from torchmemlint.semantics.parameters import parametric_attributes
@@ -235,17 +235,17 @@ NAMES = re.compile(r"(?<![.\w])[A-Za-z_][\w.]*")
 """Names and attributes in a source text."""
 
 
-def guarded(site: Site | None, flow: Flow) -> Doubt:
+def guarded(site: Site | None, flow: Flow) -> Fact:
     """That a caller that is not visible disables grad mode: likelier where a module's forward alone calls the root, or runs the call in
     one of its phases, and nothing is seen to run that; or where the root is what runs when an object of its class is called, objects are made, and no call of one is visible."""
     root, world = flow.record.root, flow.runs.world
     owner = world.header(root).owner
     if owner and root.qualname.endswith(".__call__") and is_made(ClassRef(root.path, owner), world):
-        return doubts.OBJECT_GUARDED
+        return assumed.OBJECT_GUARDED
     in_forward = root.qualname.rpartition(".")[2] in FORWARDS
     if flow.root_is_module() and (is_of_a_phase(site, flow) if in_forward else is_called_by_forwards(flow)):
-        return doubts.FORWARD_GUARDED
-    return doubts.GUARDED
+        return assumed.FORWARD_GUARDED
+    return assumed.GUARDED
 
 
 def is_of_a_phase(site: Site | None, flow: Flow) -> bool:

@@ -78,9 +78,10 @@ from torchmemlint.index.edges import Caller
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, why_little
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.assumed import CALLED_SELDOM, memory_of_another, stage_ends
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.rules.doubts import CALLED_SELDOM, Doubt, memory_of_another
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_part_of_forward
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
@@ -155,11 +156,11 @@ GETTERS = TORCH.words["hands-out"]
 GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
 
-def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
     if event.effect is not Effect.EMPTY_CACHE or not flow.own(event.site):
         return
     where = step_path(event, flow)
-    if isinstance(where, Silent):
+    if isinstance(where, Fact):
         yield where
         return
     option = switch_of(event, flow)
@@ -184,7 +185,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     )
 
 
-def is_shared(flow: Flow) -> Iterator[Doubt]:
+def is_shared(flow: Flow) -> Iterator[Fact]:
     """The doubt of a file that uses a library which takes memory of the GPU by itself: that can use only what torch gives back."""
     for target in sorted({target.partition(".")[0] for _, target in flow.runs.world.project.imports(flow.record.root.path)}):
         if target in ALLOCATES:
@@ -251,59 +252,59 @@ def is_of_tests(flow: Flow) -> bool:
     return is_test(f"{folder}/", "") or any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in imports)
 
 
-def step_path(event: CallEffect, flow: Flow) -> str | Silent:
-    """Where in the steps the call stands, in words; Silent where it runs seldom or at a stage's end."""
+def step_path(event: CallEffect, flow: Flow) -> str | Fact:
+    """Where in the steps the call stands, in words; Fact where it runs seldom or at a stage's end."""
     if event.site.handler >= 0:
-        return Silent("it is in an exception handler")
+        return Fact("clean-up-in-handler", "it is in an exception handler")
     if is_of_tests(flow):
-        return Silent("it is part of a unit test")
+        return Fact("in-a-test", "it is part of a unit test")
     if is_limited(event, flow):
-        return Silent("a condition runs it only sometimes")
+        return Fact("clean-up-sometimes", "a condition runs it only sometimes")
     if event.followed_by in ("break", "return", "raise"):
-        return Silent("the steps end after it")
+        return Fact("clean-up-at-the-end", "the steps end after it")
     if MEASURES.search(event.followed_by):
-        return Silent("the memory is measured after it")
+        return Fact("clean-up-for-measuring", "the memory is measured after it")
     if event.site.loops:
         return in_loop(event, flow)
     ref = flow.record.root
     if ref.qualname == MODULE:
-        return Silent("it is not in a loop")
+        return Fact("clean-up-in-no-loop", "it is not in a loop")
     header = flow.runs.world.header(ref)
     if ref.qualname.rpartition(".")[2] == TORCH.names["forward"] and header.owner:
         return in_forward(event, ClassRef(ref.path, header.owner), flow)
     if event.site.guards:
-        return Silent("it is not in a loop of this function, and depends on a condition")
+        return Fact("clean-up-on-condition", "it is not in a loop of this function, and depends on a condition")
     if drives_steps(flow):
-        return Silent("it is before or after the function's loop of steps")
+        return Fact("clean-up-beside-steps", "it is before or after the function's loop of steps")
     if header.owner and next(own_models(flow), None) is not None and called_in_steps(ref, flow):
         return BY_NAME if not flow.runs.world.project.callers(ref).calls else "in every call of a method that runs in each step"
-    return Silent("it is not in a loop of this function")
+    return Fact("clean-up-loop-elsewhere", "it is not in a loop of this function")
 
 
-def in_loop(event: CallEffect, flow: Flow) -> str | Silent:
+def in_loop(event: CallEffect, flow: Flow) -> str | Fact:
     """As ``step_path``, of a call in a loop."""
     loop = event.site.loops[-1]
     if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
-        return Silent("each call of the enclosing function iterates over a whole data set: it is a stage")
+        return Fact("clean-up-of-a-stage", "each call of the enclosing function iterates over a whole data set: it is a stage")
     if loop not in flow.record.loops:
-        return Silent("its loop is unknown")
+        return Fact("clean-up-loop-unknown", "its loop is unknown")
     if deletes_model(event, flow):
-        return Silent("a model was deleted just before, which ends a stage")
+        return Fact("clean-up-after-a-model", "a model was deleted just before, which ends a stage")
     if loop_of_steps(event, flow, loop):
         return "in every step of the loop"
     if is_part_of_forward(flow.record.root, flow.runs.world):
         return "in every forward"
-    return Silent("no step runs in the body of its loop: each iteration is a stage")
+    return Fact("clean-up-without-step", "no step runs in the body of its loop: each iteration is a stage")
 
 
-def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
+def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Fact:
     """As ``step_path``, of a call in a class's forward."""
     if is_whole_stage(flow) or goes_over_pieces(flow):
-        return Silent("the forward iterates over a whole data set")
+        return Fact("forward-over-a-data-set", "the forward iterates over a whole data set")
     if EVALUATION not in event.site.guards:
         return "in every forward"
     if TORCH.words["loss-classes"].intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
-        return Silent("nothing puts the module in evaluation mode")
+        return Fact("module-not-evaluated", "nothing puts the module in evaluation mode")
     return "in every forward outside training"
 
 
@@ -453,12 +454,12 @@ def makers(text: str, event: CallEffect, flow: Flow) -> set[str]:
     return made & bare
 
 
-def may_end_a_stage(event: CallEffect, flow: Flow) -> tuple[Doubt, ...]:
+def may_end_a_stage(event: CallEffect, flow: Flow) -> tuple[Fact, ...]:
     """A doubt where only names say that what was deleted is a network that was made for the iteration, and not a network's result:
     ``model = model_for(task)``, ``net = load_net(path)``."""
     for text in sorted(event.deleted_before):
         if purpose.may_be_network(text) and any(reads_like_a_maker(each) for each in makers(text, event, flow)):
-            return (Doubt(3, f"`{text}` is a network that is made for each iteration: a stage ends"),)
+            return (stage_ends(text),)
     return ()
 
 

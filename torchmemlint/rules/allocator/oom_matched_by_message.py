@@ -78,8 +78,9 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.events import OomHandler
 from torchmemlint.semantics.handlers import OOM_WORDS
 from torchmemlint.semantics.runs import Runs
@@ -115,13 +116,13 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     return given and any(OOM_WORDS.search(line) for line in runs.world.lines_of(ref))
 
 
-def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Fact]:
     if not event.tests or not flow.own(event.site) or any(TORCH.names["out-of-memory"] in t for t in event.types):
         return
     if event.reraises:
         return
     if not flow.has(1, 13):
-        yield Silent("torch before 1.13 has no class for out-of-memory errors")
+        yield Fact("no-class-for-oom", "torch before 1.13 has no class for out-of-memory errors")
         return
     texts = [text for test in event.tests for text in STRINGS.findall(flow.source(event.site, test)) if OOM_WORDS.search(text)]
     alone = bool(texts) and all(map(OF_A_DEVICE.search, texts)) and any(map(flow.runs.world.project.says, OTHER_DEVICES))

@@ -81,9 +81,10 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Finding, Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
+from torchmemlint.rules.assumed import NO_BATCHES, not_a_module
 from torchmemlint.rules.card import About, Advice, Correction, Same
-from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
+from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Store
@@ -148,7 +149,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     return facts.qualname != MODULE and bool(words & PUTS_TOGETHER and words & COLLECTS) and may_find(ref, runs)
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
     info = record.loops.get(event.loop) if event.loop is not None else None
@@ -159,7 +160,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is None and not flag:
         silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
-        silent = Silent("the stored value may not be a tensor")
+        silent = Fact("output-no-tensor", "the stored value may not be a tensor")
     if silent is not None:
         yield silent
         return
@@ -222,33 +223,33 @@ def move(event: Store, flow: Flow) -> Fix | NoFix | None:
     )
 
 
-def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo) -> Iterator[Doubt]:
+def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo) -> Iterator[Fact]:
     """What is assumed of the loop and of what it runs."""
     if info.kind is not Kind.LOADER:
         yield NO_BATCHES
     if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
-        yield not_a_module(short(forwards[0].what), 1)
+        yield not_a_module(short(forwards[0].what), Known.METHOD)
 
 
-def is_of_no_network(forwards: Sequence[Graph]) -> Silent | None:
+def is_of_no_network(forwards: Sequence[Graph]) -> Fact | None:
     if any(graph.kind is GraphKind.FORWARD or purpose.may_be_network(graph.what) for graph in forwards):
         return None
-    return Silent("it may not come from a network")
+    return Fact("output-of-no-network", "it may not come from a network")
 
 
-def is_small(event: Store, flow: Flow) -> Silent | None:
+def is_small(event: Store, flow: Flow) -> Fact | None:
     """Why what is stored is less than the whole output of a network, or does not stay on a device."""
     if event.constant_key:
-        return Silent("each value replaces the previous one")
+        return Fact("output-replaced", "each value replaces the previous one")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
-        return Silent("the stored value is small: a number, indices, or a part of the output")
+        return Fact("output-small", "the stored value is small: a number, indices, or a part of the output")
     put = event.value >= 0 and PUT_ON_DEVICE.search(flow.source(event.site, event.value))
     if put or event.half_fix == TORCH.names["to-place"] or event.flags & MOVED or goes_to_a_place_of_its_own(event, flow):
-        return Silent("the code chooses its device explicitly")
+        return Fact("output-device-chosen", "the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
-        return Silent("it stores the output of only a few steps")
+        return Fact("output-of-few-steps", "it stores the output of only a few steps")
     if not flow.device_words() or flow.record.is_let_go(event):
-        return Silent("no device is used here, or the stored values are released")
+        return Fact("output-without-device", "no device is used here, or the stored values are released")
     return None
 
 
@@ -273,17 +274,17 @@ NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 """Names in a source text."""
 
 
-def is_taken_by_numpy(event: Store, flow: Flow) -> Silent | None:
+def is_taken_by_numpy(event: Store, flow: Flow) -> Fact | None:
     """Whether numpy, and no function of torch, takes what is collected as it is: of a tensor on a GPU it would raise."""
     world, root = flow.runs.world, flow.record.root
     takers = [call.callee for call in world.facts(root).calls if any(arg.name == event.place for arg in call.args)]
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
     if NUMPY in packages and "torch" not in packages:
-        return Silent("numpy takes what is collected, so it is on the host")
+        return Fact("output-for-numpy", "numpy takes what is collected, so it is on the host")
     if packages & HOST_PACKAGES:
         bound = re.compile(rf"\b{re.escape(event.place)}\s*=[^=].*\.({TO_HOST})\(")
         if not any(bound.search(line) for line in world.lines_of(root)):
-            return Silent("a library without GPUs takes what is collected, so it is on the host")
+            return Fact("output-for-host-library", "a library without GPUs takes what is collected, so it is on the host")
     return None
 
 
@@ -293,38 +294,41 @@ TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TO
 """Methods that bring tensors to the host."""
 
 
-def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Silent | None:
+def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop iterates over layers, or over the pieces of one batch."""
     root = flow.record.root
     if flow.runs.world.is_hook(root) or root.qualname.rpartition(".")[2] in TORCH.words["forward"]:
-        return Silent("the loop iterates over the pieces of one batch")
+        return Fact("loop-over-pieces", "the loop iterates over the pieces of one batch")
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
-        return Silent("the loop iterates over layers")
+        return Fact("loop-over-layers", "the loop iterates over layers")
     return None
 
 
-def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
+def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop does not go over the batches of a data set, or trains with them."""
     record = flow.record
     batches = info.kind is Kind.LOADER or event.loop in record.drawing
     if not batches and not (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text)):
-        return Silent("the loop does not iterate over a loader or batches")
+        return Fact("loop-over-no-batches", "the loop does not iterate over a loader or batches")
     if info.text.startswith("range(") and not batches:
-        return Silent("the loop iterates over parts of a tensor that is already on the device")
+        return Fact("loop-over-device-parts", "the loop iterates over parts of a tensor that is already on the device")
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
         trains = any(isinstance(other, Backward) and flow.own(other.site) for other in record.events.values())
         hands_on = purpose.drives(record.root.qualname) and not trains
         if goes_back(event, flow) or (hands_on and info.text.startswith(("enumerate(", "zip("))):
-            return Silent("the loop trains")
+            return Fact("loop-trains", "the loop trains")
         return None
     if RecordFlag.BACKWARD in record.flags or purpose.trains(record.root.qualname):
-        return Silent("the loop iterates over the mini-batches of a step")
+        return Fact("loop-over-mini-batches", "the loop iterates over the mini-batches of a step")
     if not draws_from_host(event, flow):
-        return Silent("nothing is moved to the device in the loop, which iterates over pieces of what the function is given")
+        return Fact(
+            "loop-over-given-pieces",
+            "nothing is moved to the device in the loop, which iterates over pieces of what the function is given",
+        )
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
     if any(each.targets and not ROUNDS.search(each.text) for each in around):
-        return Silent("the loop iterates over the pieces of one item, which are joined before the next")
+        return Fact("loop-over-item-pieces", "the loop iterates over the pieces of one item, which are joined before the next")
     return None
 
 

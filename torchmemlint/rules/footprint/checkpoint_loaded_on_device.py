@@ -87,9 +87,9 @@ from dataclasses import dataclass, replace
 from torchmemlint.findings import Fix, FlowStep, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_left_over, is_without_gpu, left_over_cost
 from torchmemlint.rules.size import why_little
 from torchmemlint.semantics.events import CallEffect
@@ -134,8 +134,8 @@ ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
 ALONE = re.compile(r"not [\w.]*(distributed|world_size)", re.IGNORECASE)
 """Tests that hold where there is one process alone."""
-BY_DEVICE = Doubt(1, "the file was saved from the CPU")
-ON_HOST = Doubt(1, "the device is the CPU")
+BY_DEVICE = Fact("saved-from-the-host", "the file was saved from the CPU", Known.ASSUMED)
+ON_HOST = Fact("device-is-the-host", "the device is the CPU", Known.ASSUMED)
 
 ALL_STEPS = "on the device during all steps"
 UNTIL_BOUND = "on the device until line {row} rebinds `{name}`"
@@ -160,11 +160,11 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     return bool(facts.returned and project.callers(ref).calls) or saves_more(runs.world)
 
 
-def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
     if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site):
         return
     if "**" in event.more:
-        yield Silent("the arguments come from elsewhere, and may include a device")
+        yield Fact("load-arguments-unknown", "the arguments come from elsewhere, and may include a device")
         return
     harmless = is_harmless(event, flow)
     if harmless is not None:
@@ -177,21 +177,21 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if restored is None:
         yield read_in_part(event, flow)
     elif is_without_gpu(restored.event.site):
-        yield Silent("it runs only without a GPU")
+        yield Fact("load-without-gpu", "it runs only without a GPU")
     elif restored.numbers and all(is_whole(use, restored.event) for use in restored.uses):
-        yield Silent("the state of a scheduler or a gradient scaler has no tensors")
+        yield Fact("load-without-tensors", "the state of a scheduler or a gradient scaler has no tensors")
     else:
         yield from restored_at(event, restored, flow)
 
 
-def read_in_part(event: CallEffect, flow: Flow) -> Draft | Silent:
+def read_in_part(event: CallEffect, flow: Flow) -> Draft | Fact:
     """The finding for a checkpoint of which no state is restored: only other parts of it are read."""
     world, ref, node = flow.runs.world, flow.frame(event.site).ref, event.site.node
     read, unread = left_unread(world, ref, node)
     if not unread or argument(event, 1, "map_location") is not None:
-        return Silent("no visible `load_state_dict()` uses the loaded values")
+        return Fact("load-not-copied", "no visible `load_state_dict()` uses the loaded values")
     if is_without_gpu(event.site) or runs_on_host(flow):
-        return Silent("the program moves nothing to a device")
+        return Fact("load-no-device", "the program moves nothing to a device")
     wanted = " and ".join(f"`{key}`" for key in sorted(read))
     other = taken_otherwise(world, ref, node)
     return Draft(
@@ -209,16 +209,16 @@ def read_in_part(event: CallEffect, flow: Flow) -> Draft | Silent:
     )
 
 
-def is_harmless(event: CallEffect, flow: Flow) -> Silent | None:
+def is_harmless(event: CallEffect, flow: Flow) -> Fact | None:
     """Why a load costs nothing whatever becomes of it: this is asked before callers are run."""
     if is_function(argument(event, 1, "map_location")):
-        return Silent("a function chooses the device of each tensor")
+        return Fact("load-by-a-function", "a function chooses the device of each tensor")
     if is_loaded_on_host(event):
-        return Silent("it is loaded onto the host")
+        return Fact("load-onto-host", "it is loaded onto the host")
     if not flow.mentions_cuda():
-        return Silent("the project does not use CUDA")
+        return Fact("load-no-cuda", "the project does not use CUDA")
     if flow.also_calls(event.site, ON_THE_HOST):
-        return Silent("dynamically quantized modules are on the CPU")
+        return Fact("load-quantized", "dynamically quantized modules are on the CPU")
     return None
 
 
@@ -348,21 +348,21 @@ def is_mapped_to_host(event: CallEffect, flow: Flow) -> bool:
     return isinstance(place, dict) and bool(place) and all(value == TORCH.names["host"] for value in place.values())
 
 
-def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Silent]:
+def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Fact]:
     place = argument(restored.event, 1, "map_location")
     single = only_const(place) if place is not None else None
     holding = restored.holding
     by_default = place is None or (single is not None and single.value is None)
     if is_function(place):
-        yield Silent("a function chooses the device of each tensor")
+        yield Fact("load-by-a-function", "a function chooses the device of each tensor")
     elif restored.mapped:
-        yield Silent("a dict maps the device to the host")
+        yield Fact("load-mapped-to-host", "a dict maps the device to the host")
     elif not by_default and holding is None:
-        yield Silent("`map_location` is given, and the dict is not referenced while steps run")
+        yield Fact("load-dropped", "`map_location` is given, and the dict is not referenced while steps run")
     elif by_default:
         saved = saved_from_host(flow.runs.world, flow.frame(event.site).ref, event.site.node)
         if saved is not None and not saved.elsewhere:
-            yield Silent("what the project saves in this file was on the host")
+            yield Fact("saved-from-host", "what the project saves in this file was on the host")
         else:
             yield without_place(event, restored, what_is_copied(saved), flow)
     elif holding is not None:

@@ -9,18 +9,18 @@ from itertools import chain
 from torchmemlint.findings import Fix
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules import doubts
+from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, NoFix, short
+from torchmemlint.rules.evidence.kept_attributes import reads_of_kept, trains_where_it_is_known, where_it_is_known
+from torchmemlint.rules.evidence.module_evidence import BACKWARD
 from torchmemlint.rules.gradmode.judgement import Verdict, judge
-from torchmemlint.rules.gradmode.kept_attributes import reads_of_kept, trains_where_it_is_known, where_it_is_known
-from torchmemlint.rules.gradmode.module_evidence import BACKWARD
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
-OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOWN, doubts.HANDED_BACK})
+OPEN = frozenset({assumed.PASSED_UNKNOWN, assumed.KEPT_UNKNOWN, assumed.LEFT_UNKNOWN, assumed.HANDED_BACK})
 """Assumptions that a finding may make, and a fix may not: what becomes of the result is not known at all."""
 MAX_GUARDS = 12
 """Statements of one run of a function for which a guard is looked into."""
@@ -66,9 +66,9 @@ def wanted_elsewhere(event: Graph, flow: Flow) -> str:
     """Why a graph may be wanted for what the function itself does not show."""
     verdict = judge(event, flow)
     if isinstance(verdict, Verdict):
-        for doubt in verdict.doubts:
+        for doubt in verdict.facts:
             if doubt in OPEN:
-                return f"it may be that {doubt.unless}"
+                return f"it may be that {doubt.words}"
         if verdict.fate.escapes and may_be_part_of_forward(flow):
             return "the method may be part of a forward that is trained"
     read = next(chain(kept_and_read(event, flow), left_for_callers(event, flow)), "")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from torchmemlint.findings import Edit, Fix, Safety, Severity
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Flow, NoFix, Silent
-from torchmemlint.rules.doubts import Doubt, not_a_module
-from torchmemlint.rules.gradmode.module_evidence import BACKWARD, MODULES_ALONE
-from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
+from torchmemlint.rules.api import Flow, NoFix
+from torchmemlint.rules.assumed import not_a_module
+from torchmemlint.rules.evidence.module_evidence import BACKWARD, MODULES_ALONE
+from torchmemlint.rules.evidence.wanted_graphs import GUARDS
+from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, PARAMETER_ITERATORS
@@ -38,7 +39,7 @@ class IneffectiveFlag:
     severity: Severity
     cost: str
     network: str
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Fact, ...]
     fix: Fix | NoFix | None
 
 
@@ -54,23 +55,23 @@ def may_set_flag(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
 BY_NAME = re.compile(r"\[['\"]")
 
 
-def judge_flag(event: GradModeMisuse, flow: Flow) -> IneffectiveFlag | Silent:
+def judge_flag(event: GradModeMisuse, flow: Flow) -> IneffectiveFlag | Fact:
     """What a flag that is set on a module costs, or why it is not reported."""
     world, ref = flow.runs.world, flow.frame(event.site).ref
     network = event.name
     if event.kind is Misuse.PARAMETERS_FLAG:
         network = network.rpartition(".")[0]
-        doubts = () if is_known(event, network, flow) else (not_a_module(network, 1),)
+        doubts = () if is_known(event, network, flow) else (not_a_module(network, Known.METHOD),)
         return IneffectiveFlag(Severity.ERROR, RAISES_COST, network, doubts, fix_of(event, network, flow))
     knowing = functions_that_know(world, ref, network)
     if event.kind is Misuse.MODULE_FLAG and is_read(world, event, knowing, network):
-        return Silent("the attribute is read: a flag of the module's own")
+        return Fact("flag-is-read", "the attribute is read: a flag of the module's own")
     if is_frozen_anyway(world, ref, knowing, network):
-        return Silent("its parameters are frozen in another way")
+        return Fact("frozen-in-another-way", "its parameters are frozen in another way")
     severity, cost = cost_of(event, flow, knowing, network)
     # What a dict of modules holds under a name is a module, and what one of parameters holds has a flag.
-    weight = 3 if BY_NAME.search(network) else 1
-    doubts = () if is_known(event, network, flow) else (not_a_module(network, weight),)
+    known_by = Known.NAME if BY_NAME.search(network) else Known.METHOD
+    doubts = () if is_known(event, network, flow) else (not_a_module(network, known_by),)
     return IneffectiveFlag(severity, cost, network, doubts, fix_of(event, network, flow))
 
 

@@ -76,12 +76,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.assumed import OPTIMIZED
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
-from torchmemlint.rules.doubts import OPTIMIZED, Doubt
+from torchmemlint.rules.evidence.frozen import on_a_branch
+from torchmemlint.rules.evidence.module_evidence import DETACHES
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
-from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, may_be_frozen, meeting, when
-from torchmemlint.rules.gradmode.module_evidence import DETACHES
+from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, meeting, when
 from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
 from torchmemlint.rules.size import ENDS_AT_ONCE, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
@@ -114,13 +116,13 @@ SHORT_COST = "one graph, which is built and dropped at the detach, before that o
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 
-def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     unheld = is_never_updated(event, flow)
     if unheld:
         above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
         if any(is_never_updated(graph, flow) for graph in above):
             return  # one chain, one cause: reported at its first network
-        doubts: tuple[Doubt, ...] = (OPTIMIZED, *may_be_frozen(event, flow))
+        doubts: tuple[Fact, ...] = (OPTIMIZED, *on_a_branch(event, flow))
         cause = ""
         site, steps, cost = event.site, [], COST if is_wanted_elsewhere(event, flow) else UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"
@@ -128,17 +130,17 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             text = " and gets a gradient that is zeroed before its optimizer steps"
     else:
         verdict = judge(event, flow)
-        if isinstance(verdict, Silent):
+        if isinstance(verdict, Fact):
             if RecordFlag.BACKWARD in flow.record.flags and event.kind in CALLED_KINDS:
                 yield verdict
             return
         if not is_constant(event, flow):
             return
         if is_fed_by_reported(event, flow):
-            yield Silent("a forward whose result it is given is reported: one chain, one cause")
+            yield Fact("chain-reported", "a forward whose result it is given is reported: one chain, one cause")
             return
         site = flow.own_site(event.site)
-        doubts = verdict.doubts
+        doubts = verdict.facts
         cause = meeting(verdict.fate.cuts, flow)
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         bound = bool(event.site.loops) and flow.own(event.site) and not is_cut_at_once(event, flow)

@@ -84,11 +84,12 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
+from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
-from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.reach import is_left_over, left_over_cost
 from torchmemlint.rules.size import small_cost, why_small
 from torchmemlint.semantics import purpose
@@ -224,7 +225,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     return may_set_flag(runs.world, ref, facts)
 
 
-def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Fact]:
     if not flow.own(event.site):
         return
     if event.kind in FLAGS:
@@ -276,10 +277,10 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
     )  # fmt: skip
 
 
-def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Silent:
+def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Fact:
     """The finding for a flag that freezes nothing."""
     judged = judge_flag(event, flow)
-    if isinstance(judged, Silent):
+    if isinstance(judged, Fact):
         return judged
     text, help_text = FLAGS[event.kind]
     severity, cost = judged.severity, judged.cost
@@ -336,12 +337,15 @@ def why_all_small(event: GradModeMisuse, networks: Sequence[Graph], flow: Flow) 
     return reasons[0] if all(reasons) else ""
 
 
-def why_no_graph(event: GradModeMisuse, flow: Flow) -> Silent | None:
+def why_no_graph(event: GradModeMisuse, flow: Flow) -> Fact | None:
     """Why nothing is built of what ``volatile=True`` is set on."""
     if any(VERSION.search(test) for test in event.site.guards):
-        return Silent("a test of torch's version decides whether it runs")
+        return Fact("version-test", "a test of torch's version decides whether it runs")
     if not may_build(event, flow):
-        return Silent("nothing that runs here has parameters, and the value stays in the function: no graph is built")
+        return Fact(
+            "volatile-without-graph",
+            "nothing that runs here has parameters, and the value stays in the function: no graph is built",
+        )
     return None
 
 

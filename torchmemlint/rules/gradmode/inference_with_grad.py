@@ -120,24 +120,25 @@ from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severit
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
+from torchmemlint.rules.evidence.alive import is_read
+from torchmemlint.rules.evidence.demand import is_unread
+from torchmemlint.rules.evidence.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
+from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
+from torchmemlint.rules.evidence.standing import comes_out, twins
+from torchmemlint.rules.evidence.wanted_graphs import GUARDS
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import (
     Verdict,
     is_constant,
-    is_read,
     is_reported,
-    is_unread,
     judge,
     meeting,
     when,
 )
-from torchmemlint.rules.gradmode.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
-from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
-from torchmemlint.rules.gradmode.standing import comes_out, twins
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
-from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
@@ -196,11 +197,11 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     return any(words_on_given(runs.world, (ref, name)) & MODULE_WORDS for name in sorted(called))
 
 
-def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     if event.kind not in CALLED_KINDS:
         return
     verdict = judge(event, flow)
-    if isinstance(verdict, Silent):
+    if isinstance(verdict, Fact):
         yield verdict
         return
     if is_constant(event, flow):
@@ -229,7 +230,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         and flow.own(e.site)
     ]
     if not verdict.evaluated and any(isinstance(e, Accumulate) and keeps_whole_graphs(e, flow) for e in totals):
-        yield Silent("the total is the mistake, which TML101 reports")
+        yield Fact("total-reported", "the total is the mistake, which TML101 reports")
         return
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
@@ -246,7 +247,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             site,
             f"`{short(flow.callee(site))}(…)` builds an autograd graph{when(event, flow)}{text_of(event, verdict, flow)}",
             severity=severity,
-            doubts=verdict.doubts,
+            doubts=verdict.facts,
             label="this graph is never used",
             cost=cost,
             help=help_for(event, flow),

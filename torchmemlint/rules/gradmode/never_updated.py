@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from torchmemlint.index.facts import CallFact
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
-from torchmemlint.rules.gradmode.standing import above, twins
+from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
+from torchmemlint.rules.evidence.standing import above, twins
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse

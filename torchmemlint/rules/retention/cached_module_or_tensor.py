@@ -75,8 +75,8 @@ from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.assumed import ANNOTATED
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.rules.doubts import ANNOTATED
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.runs import Runs

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
-from torchmemlint.rules.api import Flow, Silent, short
-from torchmemlint.rules.doubts import Doubt, no_tensor
+from torchmemlint.rules.api import Flow, short
+from torchmemlint.rules.assumed import no_tensor
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
@@ -52,41 +53,41 @@ def claim(
     outlived: tuple[tuple[int, int], ...] = (),
     *,
     total: bool = False,
-) -> Claim | Silent:
+) -> Claim | Fact:
     """The claim about a value that is attached to these graphs and is kept by way of ``mark``; ``total``: added to what was
     there.
 
-    Silent where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
+    Fact where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
     one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code that is not visible while its graph is still alive (into a holder that was
     there before the function ran: ``outside``).
     """
     record = flow.record
     if mark in record.backwarded:
-        return Silent("the kept value is back-propagated itself")
+        return Fact("kept-back-propagated", "the kept value is back-propagated itself")
     marked = record.graphs.get(mark)
     if marked is not None and flow.trains_in_another_phase(marked):
-        return Silent("the kept value is back-propagated in another phase")
+        return Fact("kept-trained-in-a-phase", "the kept value is back-propagated in another phase")
     if is_detached_in_place(flow, mark):
-        return Silent("`detach_()` detaches it in every iteration")
+        return Fact("detached-in-place", "`detach_()` detaches it in every iteration")
     graphs = [g for g in flow.real(gids)]
     if not graphs:
-        return Silent("the value may not have a graph")
+        return Fact("kept-without-graph", "the value may not have a graph")
     # torch.autograd.grad may differentiate the same graph again: what only it reaches is not done with.
     reached = [
         g for g in graphs if record.visits_trained_part(g) or (g.gid in record.backwarded and not only_partially(flow, g))
     ]
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
-            return Silent("its container lives for one step only")
+            return Fact("container-of-one-step", "its container lives for one step only")
         if not outside and len(outlived) <= 1 and is_over_networks(flow, loop, graphs):
-            return Silent("each iteration trains another network")
+            return Fact("another-network-each", "each iteration trains another network")
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
     if is_over_parts(flow, loop, graphs):
-        return Silent("each iteration runs another part of one network")
+        return Fact("another-part-each", "each iteration runs another part of one network")
     steps = in_training_loop(flow, loop, graphs) or (
         total and not flow.runs.is_forward(record.root) and runs_forwards(loop, graphs)
     )
@@ -117,20 +118,20 @@ def is_over_networks(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
 WORDS = re.compile(r"\w+")
 
 
-def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Silent:
+def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Fact:
     """Why what becomes of a kept value is not known."""
     if reached:
-        return Silent("only a part of its graphs is back-propagated; the others are unknown")
+        return Fact("partly-back-propagated", "only a part of its graphs is back-propagated; the others are unknown")
     if outside:
-        return Silent("code that is not visible may back-propagate it")
+        return Fact("outside-may-train-it", "code that is not visible may back-propagate it")
     if not steps:
-        return Silent("no backward runs in the loop: its iterations may not be steps")
+        return Fact("no-backward-in-the-loop", "no backward runs in the loop: its iterations may not be steps")
     fate = flow.runs.fate(flow.record, mark)
     if fate.trains:
-        return Silent("a caller back-propagates it")
+        return Fact("kept-trained-by-a-caller", "a caller back-propagates it")
     if fate.passed:
-        return Silent(f"it is passed to `{short(fate.passed[0].how)}`, which is not visible")
-    return Silent("it leaves the function, and not all uses are visible")
+        return Fact("kept-passed-on", f"it is passed to `{short(fate.passed[0].how)}`, which is not visible")
+    return Fact("kept-leaves", "it leaves the function, and not all uses are visible")
 
 
 def is_detached_in_place(flow: Flow, mark: int) -> bool:
@@ -138,7 +139,7 @@ def is_detached_in_place(flow: Flow, mark: int) -> bool:
     return any(s.how == ".detach_()" and not s.site.guards for s in flow.record.sinks.get(mark, ()))
 
 
-def doubts_of(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
+def doubts_of(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
     sure = claimed.freed or RecordFlag.BACKWARD in record.flags or flow.root_is_entry() or not may_be_off(flow)
@@ -151,7 +152,7 @@ def may_be_off(flow: Flow) -> bool:
     return mode is Mode.NO_CALLERS or (mode is Mode.MIXED and is_called_by_forwards(flow))
 
 
-def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
+def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
     """The doubt where functions that are not visible gave all that is kept, and what is back-propagated has its graph from elsewhere,
     too: they may as well give numbers (a reward, a rate)."""
     record = flow.record
@@ -231,12 +232,14 @@ def is_computed(event: Store) -> bool:
     return event.sure_tensor and bool(event.flags & (COMPUTED | SCALAR))
 
 
-def is_replaced(flow: Flow, event: Store) -> Silent | None:
+def is_replaced(flow: Flow, event: Store) -> Fact | None:
     """Why what is stored goes again when the next value comes."""
     if event.constant_key:
-        return Silent(f"`{short(event.place)}` is written at a constant key: each value replaces the previous one")
+        return Fact(
+            "constant-key", f"`{short(event.place)}` is written at a constant key: each value replaces the previous one"
+        )
     if flow.record.is_let_go(event):
-        return Silent(f"`{short(event.place)}` is emptied by `clear()`, or loses its oldest element at each step")
+        return Fact("emptied", f"`{short(event.place)}` is emptied by `clear()`, or loses its oldest element at each step")
     return None
 
 

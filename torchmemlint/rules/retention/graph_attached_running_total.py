@@ -83,8 +83,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import (
     Claim,
     claim,
@@ -118,11 +119,11 @@ RULE = Rule(
 EVENT = Accumulate
 
 
-def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
     if not flow.own(event.site):
         return
     claimed = kept(event, flow)
-    if isinstance(claimed, Silent):
+    if isinstance(claimed, Fact):
         yield claimed
         return
     outlives = "the loop" if event.loop is not None else "this call"
@@ -144,15 +145,15 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
     )
 
 
-def kept(event: Accumulate, flow: Flow) -> Claim | Silent:
+def kept(event: Accumulate, flow: Flow) -> Claim | Fact:
     """What the total keeps, or why that is no mistake."""
     if event.through_module:
-        return Silent("it is a state that goes through the module, not a total")
+        return Fact("a-state", "it is a state that goes through the module, not a total")
     if is_one_graph(flow, event):
-        return Silent("all added values come from one forward before the loop")
+        return Fact("one-forward-added", "all added values come from one forward before the loop")
     claimed = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
     if isinstance(claimed, Claim) and claimed.freed and is_term_of_one_step(event, flow):
-        return Silent("it adds up the terms of one objective, and ends with the call")
+        return Fact("terms-of-one-objective", "it adds up the terms of one objective, and ends with the call")
     return claimed
 
 

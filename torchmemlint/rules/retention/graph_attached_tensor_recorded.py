@@ -86,9 +86,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE
 from torchmemlint.rules.card import About, Advice, Correction, Shown
-from torchmemlint.rules.doubts import EMPTIED_ELSEWHERE
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import claim, doubts_of
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import Site
@@ -114,7 +115,7 @@ RULE = Rule(
 EVENT = (Accumulate, Store)
 
 
-def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Fact]:
     outside = isinstance(event, Store) and event.how == RECORDED
     if flow.own(event.site) and not outside:
         return
@@ -127,7 +128,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
     # Only what this function passed: graphs that the callee makes by itself are reported where the callee is looked at.
     handed = frozenset(g for g in event.graphs if flow.own(flow.record.graphs[g].site))
     claimed = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
-    if isinstance(claimed, Silent):
+    if isinstance(claimed, Fact):
         yield claimed
         return
     if flow.own(event.site):

@@ -81,8 +81,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import (
     Claim,
     claim,
@@ -116,18 +117,18 @@ RULE = Rule(
 EVENT = Store
 
 
-def kept(event: Store, flow: Flow) -> Claim | Silent:
+def kept(event: Store, flow: Flow) -> Claim | Fact:
     """What the stored value keeps, or why that is no mistake."""
     if is_one_graph(flow, event):
-        return Silent("all stored values come from one forward before the loop")
+        return Fact("one-forward-stored", "all stored values come from one forward before the loop")
     return is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     if event.how == RECORDED or not flow.own(event.site):
         return
     claimed = kept(event, flow)
-    if isinstance(claimed, Silent):
+    if isinstance(claimed, Fact):
         yield claimed
         return
     outlives = "the loop" if event.loop is not None else "this call"

@@ -60,8 +60,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import claim, cost_of, doubts_of, is_replaced, severity_of
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.shown import shown
@@ -85,11 +86,11 @@ RULE = Rule(
 EVENT = Store
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     if not event.half_fix or not flow.own(event.site):
         return
     claimed = is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
-    if isinstance(claimed, Silent):
+    if isinstance(claimed, Fact):
         yield claimed
         return
     end = flow.span(event.site, event.half_base).end

@@ -73,9 +73,10 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.project import ClassRef
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.assumed import READ_BY_A_CALLER
 from torchmemlint.rules.card import About, Advice, Correction, Shown
-from torchmemlint.rules.doubts import READ_BY_A_CALLER
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.size import is_loss, small_cost, small_together
 from torchmemlint.semantics.events import Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, GraphKind
@@ -186,12 +187,12 @@ def price(event: Backward, flow: Flow) -> tuple[Severity, str]:
     return Severity.NOTE if small else Severity.WARNING, small_cost(cost, small)
 
 
-def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Backward, flow: Flow) -> Iterator[Draft | Fact]:
     if not flow.own(event.site):
         return
     need = need_of_graph(event, flow)
     if need:
-        yield Silent(need)
+        yield Fact("needed-by-a-later-backward", need)
         return
     severity, cost = price(event, flow)
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)

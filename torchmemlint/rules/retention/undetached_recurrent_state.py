@@ -69,8 +69,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
 from torchmemlint.torch_facts import TORCH
@@ -93,19 +94,19 @@ RULE = Rule(
 EVENT = Accumulate
 
 
-def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
+def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
     if not event.through_module or event.loop is None or not flow.own(event.site):
         return
     record = flow.record
     graphs = flow.real(event.graphs)
     if not graphs:
-        yield Silent("the state may not have a graph")
+        yield Fact("state-without-graph", "the state may not have a graph")
         return
     if is_detached_in_place(flow, event.mark):
-        yield Silent("`detach_()` detaches it in every iteration")
+        yield Fact("detached-in-place", "`detach_()` detaches it in every iteration")
         return
     if event.key not in record.reused:
-        yield Silent("its graph does not include an earlier back-propagated iteration")
+        yield Fact("state-not-chained", "its graph does not include an earlier back-propagated iteration")
         return
     gids = frozenset(g.gid for g in graphs)
     inside = [
@@ -114,11 +115,11 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
         if isinstance(e, Backward) and event.loop in e.site.loops and record.ancestors(e.graphs | e.hints) & gids
     ]
     if not inside:
-        yield Silent("no backward in the loop goes through the state's graph")
+        yield Fact("state-not-trained", "no backward in the loop goes through the state's graph")
         return
     retained = all(e.retain for e in inside)
     if retained and is_summed_for_later(flow, event, gids):
-        yield Silent("the losses of all steps are summed, and the sum may be back-propagated")
+        yield Fact("losses-summed", "the losses of all steps are summed, and the sum may be back-propagated")
         return
     cost = (
         "the graph of every earlier step stays alive and is traversed again: memory and time grow with each step"

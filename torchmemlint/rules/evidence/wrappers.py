@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from torchmemlint.index.decorators import INERT
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.quiet import is_quiet
-from torchmemlint.rules import doubts
+from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, short
-from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph
@@ -17,7 +17,7 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 
-def unseen_wrapper(event: Graph, flow: Flow) -> Doubt | None:
+def unseen_wrapper(event: Graph, flow: Flow) -> Fact | None:
     """The doubt of a forward in a function that something wraps of which nothing is visible; it weighs more where the wrapper's name
     says that it evaluates."""
     wrapped = {ref: wrappers for ref in around(event, flow) if (wrappers := flow.runs.world.memoize(_unseen_wrappers, ref))}
@@ -25,7 +25,7 @@ def unseen_wrapper(event: Graph, flow: Flow) -> Doubt | None:
     if not found:
         return None
     by_name = [name for name in found if purpose.uses(name)]
-    return doubts.wrapped(short((by_name or found)[0]), bool(by_name))
+    return assumed.wrapped(short((by_name or found)[0]), bool(by_name))
 
 
 def trains(ref: FunctionRef, flow: Flow) -> bool:

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules import doubts
+from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.doubts import Doubt
-from torchmemlint.rules.gradmode.module_evidence import BACKWARD, is_trained_beside
+from torchmemlint.rules.evidence.module_evidence import BACKWARD, is_trained_beside
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.world import World
 
 
-def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
-    """Doubts about what the module itself keeps of its forward (``net.loss``); None where that is back-propagated, or may be."""
+def kept_by_module(event: Graph, flow: Flow) -> tuple[Fact, ...] | None:
+    """Facts about what the module itself keeps of its forward (``net.loss``); None where that is back-propagated, or may be."""
     record = flow.record
     inside = flow.made_inside(event.site)
     if any(graph.gid in record.backwarded for graph in inside if graph.kind in COMPUTES):
@@ -27,7 +27,7 @@ def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
     if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
         return ()
     trains = flow.runs.world.memoize(trains_where_it_is_known, (record.root, event.what))
-    return None if trains else (doubts.KEPT_BY_MODULE,)
+    return None if trains else (assumed.KEPT_BY_MODULE,)
 
 
 COMPUTES = CALLED_KINDS | {GraphKind.PARAM}

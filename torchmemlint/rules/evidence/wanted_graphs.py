@@ -9,7 +9,7 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.grad_effects import OFF, ON
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, takes_a_step, words_on
+from torchmemlint.rules.evidence.module_evidence import MODULES_ALONE, takes_a_step, words_on
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_guards import guards_what_it_runs

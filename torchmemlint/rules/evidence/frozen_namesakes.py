@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.rules import doubts
+from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.graphs import Graph
 from torchmemlint.semantics.optimized import is_held
 from torchmemlint.semantics.parameters import may_freeze
@@ -26,14 +26,14 @@ FREEZES = TORCH.names["sets-gradient-flag"]
 ITERATORS = sorted(TORCH.words["parameter-iterators"])
 
 
-def frozen_elsewhere(event: Graph, flow: Flow) -> tuple[Doubt, ...]:
+def frozen_elsewhere(event: Graph, flow: Flow) -> tuple[Fact, ...]:
     """The doubt about a network that every visible caller knows by a name under which it, or a function above it, gets a frozen one;
     nothing where a caller has no name for it."""
     world, root = flow.runs.world, flow.record.root
     given = [*names_given(world, root, event.what.partition(".")[0])]
     if not given or not all(world.memoize(_gets_frozen, each) for each in given):
         return ()
-    return (doubts.frozen_by_name(given[0][1]),)
+    return (assumed.frozen_by_name(given[0][1]),)
 
 
 def names_given(world: World, ref: FunctionRef, first: str, up: int = UP) -> Iterator[tuple[FunctionRef, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.gradmode.wanted_graphs import FORWARD
+from torchmemlint.rules.evidence.wanted_graphs import FORWARD
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site

@@ -11,7 +11,7 @@ from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow, short
-from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
+from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.semantics.runs import MAX_CALLER_DEPTH, MAX_CALLERS
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import World

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from torchmemlint.rules import doubts
+from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.closures import handed_out
 from torchmemlint.semantics.graphs import Graph, Sink
 from torchmemlint.semantics.runs import descendants
@@ -31,7 +31,7 @@ def sinks_of(event: Graph, flow: Flow) -> list[Sink]:
     return [sink for gid in descendants(flow.record, event.gid) for sink in flow.record.sinks.get(gid, ())]
 
 
-def called_by_others(event: Graph, flow: Flow, evaluated: bool) -> tuple[Doubt, ...]:
+def called_by_others(event: Graph, flow: Flow, evaluated: bool) -> tuple[Fact, ...]:
     """The doubt about a forward in a closure that leaves the root, and gives its result with the graph: what this run's calls of it do
     with the result says nothing of other calls."""
     site = event.site
@@ -42,4 +42,4 @@ def called_by_others(event: Graph, flow: Flow, evaluated: bool) -> tuple[Doubt, 
         return ()
     if all(sink.site.frame == site.frame for sink in sinks_of(event, flow)):
         return ()
-    return (doubts.RETURNED if evaluated else doubts.LEFT_UNKNOWN,)
+    return (assumed.RETURNED if evaluated else assumed.LEFT_UNKNOWN,)

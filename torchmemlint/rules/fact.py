@@ -1,0 +1,33 @@
+"""A fact about a candidate, and how it is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchmemlint.str_enum import StrEnum
+
+
+class Known(StrEnum):
+    """How a fact is known, the surest first."""
+
+    RESOLVED = "resolved"
+    """By a class, an alias, an import, or all that becomes of a value."""
+    ALL_CALLERS = "all callers"
+    SOME_CALLERS = "some callers"
+    METHOD = "by method name"
+    NAME = "by a user's name"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fact:
+    """What speaks about a candidate. What it decides stands in the scorecard, under its name.
+
+    name      what the scorecard calls it
+    words     what it says: behind "unless" where the finding would be false if it were so, else a sentence that ``trace`` prints
+    known_by  how it is known
+    """
+
+    name: str
+    words: str
+    known_by: Known = Known.RESOLVED
