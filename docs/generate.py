@@ -34,6 +34,7 @@ from torchmemlint.rules.card import Rule
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.field.calibration import interval
 from docs import curves
+from torchmemlint.rules import scorecard
 
 DOCS = Path(__file__).parent
 CURVES = DOCS / "images"
@@ -47,6 +48,7 @@ SITE = DOCS.parent / "zensical.toml"
 IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
 ACCURACY = DOCS / "accuracy.md"
 CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
+RELIABILITY = CALIBRATION.parent / "reliability.json"
 EVIDENCE = DOCS.parent / "benchmarks" / "evidence"
 EXAMPLE = EVIDENCE / "example.json"
 """What ``torchmemlint confirm`` measured of the README's first example. ``TMLnnn.json`` beside it is the same of a fixture, for
@@ -286,10 +288,35 @@ def between(text: str, mark: str, content: str) -> str:
     return f"{before}{begin}\n\n{content}\n\n{end}{after}"
 
 
+def points() -> str:
+    """The table of what the facts of a finding weigh."""
+    rows = ["| | points | standard error | findings |", "|---|---|---|---|"]
+    for name, row in (*scorecard.table().rules.items(), *sorted(scorecard.table().rows.items(), key=lambda each: each[1].points)):
+        rows.append(f"| {name} | {row.points:+.1f} | {row.error:.1f} | {row.n} |")
+    return "\n".join(rows)
+
+
+def reliability(record: dict[str, Any]) -> str:
+    """What the table expected, and what readers found."""
+    rows = ["| | findings | expected | not false |", "|---|---|---|---|"]
+    for title, levels in (("", record["fitted"]), (", held out", record["not fitted"])):
+        rows += [f"| {level}{title} | {n} | {expected:.0%} | {found:.0%} |" for level, (n, expected, found) in levels.items()]
+    losses = ", ".join(f"{way} {loss:.4f}" for way, loss in record["log-loss"].items())
+    return "\n".join([*rows, "", f"Log-loss, each sample predicted from the others: {losses}."])
+
+
 def accuracy() -> str:
-    """``accuracy.md`` with the tables of the latest calibration."""
+    """``accuracy.md`` with the tables of the latest calibration and fit."""
+    text = ACCURACY.read_text(encoding="utf-8")
     record = json.loads(CALIBRATION.read_text(encoding="utf-8"))
-    return between(between(ACCURACY.read_text(encoding="utf-8"), "levels", levels(record)), "families", recall(record))
+    for mark, content in {
+        "levels": levels(record),
+        "points": points(),
+        "reliability": reliability(json.loads(RELIABILITY.read_text(encoding="utf-8"))),
+        "families": recall(record),
+    }.items():
+        text = between(text, mark, content)
+    return text
 
 
 def printed(command: re.Match[str]) -> str:

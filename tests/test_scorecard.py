@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from torchmemlint.findings import Confidence
 from torchmemlint.rules import assumed
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.scorecard import confidence_of, silences, table, unless_of
+from torchmemlint.rules.scorecard import HIDDEN, by_hand, confidence_of, probability, rows_of, silences, table, unless_of
 
 RULES = Path(assumed.__file__).parent
 
@@ -40,20 +43,59 @@ def named() -> Iterator[str]:
                         yield from texts[first.id]
 
 
-def test_each_fact_has_a_row_and_each_row_a_fact() -> None:
-    assert set(named()) == set(table())
+def test_each_fact_has_its_place_and_each_place_a_fact() -> None:
+    groups = by_hand()
+    listed = [fact for group in groups.values() for facts in group.values() for fact in facts]
+    assert sorted(set(named())) == sorted(listed)  # none is listed twice
+    assert table().rows.keys() <= table().known - table().silencing | {HIDDEN}
 
 
-def test_confidence_is_what_the_facts_leave() -> None:
-    light, heavy = assumed.RETURNED, assumed.FOR_ITS_EFFECT
-    assert confidence_of(()) is Confidence.HIGH
-    assert confidence_of((light, light)) is confidence_of((heavy,)) is Confidence.MEDIUM
-    assert confidence_of((light, heavy)) is Confidence.LOW
-    assert unless_of((light, heavy)) == f"{heavy.words}, or {light.words}"
+def test_a_row_says_what_it_rests_on() -> None:
+    rows = rows_of([{"fact": "a", "points": -0.5, "n": 8, "error": 0.2, "source": "read"}], "fact")
+    assert rows["a"].points == -0.5
+    for missing in ("points", "n", "error", "source"):
+        row = {"fact": "a", "points": -0.5, "n": 8, "error": 0.2, "source": "read"}
+        del row[missing]
+        with pytest.raises(KeyError, match=missing):
+            rows_of([row], "fact")
+    with pytest.raises(KeyError, match="two rows"):
+        rows_of([{"fact": "a", "points": 1.0, "n": 8, "error": 0.2, "source": "read"}] * 2, "fact")
+
+
+def test_no_row_rests_on_little_or_says_nothing() -> None:
+    for name, row in table().rows.items():
+        assert row.n >= 8, name
+        assert abs(row.points) >= 0.3, name
+
+
+def test_an_assumption_never_speaks_for_a_finding() -> None:
+    assert all(table().rows[fact].points < 0 for fact in by_hand()["weighs"]["assumed"] & table().rows.keys())
+
+
+def test_points_add_up() -> None:
+    for name, row in table().rows.items():
+        with_it, without = probability("TML201", [Fact(name)]), probability("TML201", [])
+        assert math.log(with_it / (1 - with_it)) - math.log(without / (1 - without)) == pytest.approx(row.points)
+
+
+def test_a_hidden_assumption_hides_whatever_else_is_known() -> None:
+    first, second = (Fact(name, unless=name) for name in sorted(table().hidden)[:2])
+    sure = [Fact(name) for name, row in table().rows.items() if row.points > 0]
+    assert confidence_of(probability("TML201", sure)) is Confidence.HIGH
+    assert confidence_of(probability("TML201", [first])) is Confidence.LOW
+    assert probability("TML201", [first, second]) == probability("TML201", [first])  # they share a row
+    assert unless_of([assumed.RETURNED, first, assumed.KEPT]) == f"{first.unless}, or {assumed.RETURNED.unless}"
     assert unless_of(()) == ""
 
 
+def test_levels_by_probability() -> None:
+    levels = [confidence_of(chance) for chance in (0.93, 0.92, 0.70, 0.69)]
+    assert levels == [Confidence.HIGH, Confidence.MEDIUM, Confidence.MEDIUM, Confidence.LOW]
+
+
 def test_what_silences() -> None:
-    assert silences(Fact("grad-off", ""))
-    assert silences(Fact("private-uncalled", ""))
+    assert silences(Fact("grad-off"))
+    assert silences(Fact("private-uncalled"))
     assert not silences(assumed.RETURNED)
+    with pytest.raises(KeyError):
+        silences(Fact("no-such-fact"))

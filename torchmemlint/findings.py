@@ -136,6 +136,8 @@ class Finding:
     fix: Fix | None = None
     cell: int | None = None
     occurrence: int = 0
+    evidence: tuple[tuple[str, str], ...] = ()
+    probability: float = 1.0
 
     @property
     def sureness(self) -> str:

@@ -21,6 +21,7 @@ from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_of_another_framework
+from torchmemlint.rules.scorecard import intercepts, points_of
 from torchmemlint.semantics.events import (
     Accumulate,
     Attention,
@@ -254,6 +255,19 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
                 elif event not in record.forwards.values():
                     verdicts[found.verdict(answer)] = None
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))
+    for finding, facts in flow.weighed:
+        yield from evidence(finding, facts)
+
+
+def evidence(finding: Finding, facts: Iterable[Fact]) -> Iterator[str]:
+    """What a finding rests on: each fact, how it is known, and its points; the sum is the log-odds that it is not false."""
+    yield f"evidence for {finding.code} on line {finding.span.start.row}: {finding.probability:.0%} not false"
+    rows = [(points, name) for name, points in intercepts(finding.code)]
+    rows += [
+        (points_of(fact.name), f"{fact.name} ({fact.known_by}): {fact.words or f'unless {fact.unless}'}")
+        for fact in sorted(set(facts))
+    ]
+    yield from (f"  {points:+.1f}  {text}" if points else f"        {text}" for points, text in rows)
 
 
 MAX_NAMED = 6

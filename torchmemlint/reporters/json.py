@@ -10,6 +10,7 @@ from torchmemlint.files.quoting import portable, unquoted
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context, as_json
 from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.scorecard import points_of
 from torchmemlint.suppress.fingerprint import fingerprint
 
 
@@ -32,6 +33,8 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         "cost": finding.cost,
         "help": finding.help,
         "unless": finding.unless,
+        "probability": finding.probability,
+        "evidence": [{"fact": fact, "known_by": known_by, "points": points_of(fact)} for fact, known_by in finding.evidence],
         "filename": portable(finding.path),
         "cell": finding.cell,
         "location": _position(finding.span.start),

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from torchmemlint import __version__
 from torchmemlint.files.quoting import uri_path
-from torchmemlint.findings import Confidence, Edit, Finding, Position, Safety, Severity, Span
+from torchmemlint.findings import Edit, Finding, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.rules import ALL_RULES, page
@@ -35,8 +35,6 @@ MAX_DESCRIPTION = 1024
 """Characters that GitHub takes of a rule's descriptions."""
 
 _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
-_RANK = {Confidence.HIGH: 95.0, Confidence.MEDIUM: 85.0, Confidence.LOW: 60.0}
-"""Out of 100, so many findings at least are true (docs/accuracy.md)."""
 _PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "recommendation"}
 _FAMILY = {"0": "run", "1": "retention", "2": "grad-mode", "3": "allocator", "4": "device", "5": "footprint", "9": "growth"}
 
@@ -133,7 +131,7 @@ def _result(finding: Finding, rule_index: int, context: Context) -> dict[str, ob
         "message": {"text": "\n".join(paragraphs)},
         "locations": [primary],
         "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint(finding)}:{finding.occurrence + 1}"},
-        "rank": _RANK[finding.confidence],
+        "rank": round(100 * finding.probability, 1),
         "properties": {
             "confidence": finding.confidence.value,
             "function": finding.function,

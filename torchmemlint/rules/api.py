@@ -15,9 +15,11 @@ from typing import Any
 from torchmemlint.findings import Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.queries.contents import MAX_INSIDE
+from torchmemlint.rules.card import About
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.scorecard import confidence_of, unless_of
+from torchmemlint.rules.program import facts_of
+from torchmemlint.rules.scorecard import confidence_of, probability, unless_of
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward, CallEffect
@@ -98,6 +100,8 @@ class Flow:
     """What is called → those of its graphs that may reach a backward."""
     own_and_trained: tuple[list[Graph], set[int]] | None = None
     """The root's own calls of what may be a module, and which of them are, or may be, demanded (``inference_with_grad``)."""
+    weighed: list[tuple[Finding, tuple[Fact, ...]]] = field(default_factory=list)
+    """What each finding of this run rests on, for ``trace``."""
     _own: dict[int, bool] = field(default_factory=dict)
     _inside: dict[tuple[int, int], list[Graph]] | None = None
 
@@ -189,6 +193,10 @@ class Flow:
         target = self.runs.world.settings.target_torch
         return target is None or target >= (major, minor)
 
+    def evidence(self, about: About, facts: Iterable[Fact]) -> tuple[Fact, ...]:
+        """These facts, and what the program around them shows."""
+        return (*facts, *facts_of(self.runs, self.record, about))
+
     # --- what -------------------------------------------------------------------------------------------------------
 
     def at(
@@ -207,7 +215,8 @@ class Flow:
         fix: Fix | NoFix | None = None,
     ) -> Finding:
         """A finding at a site (at another node of the same frame when ``node`` is given), as sure as its ``doubts`` leave it."""
-        doubts = tuple(doubts)
+        evidence = self.evidence(rule.about, doubts)
+        chance = probability(rule.code, evidence)
         if isinstance(fix, NoFix):
             help, fix = f"{help}; there is no automatic fix: {fix}", None
         if is_legacy(self.runs.world.settings.target_torch):
@@ -227,25 +236,29 @@ class Flow:
             function = ref.qualname
             facts = self.runs.world.facts(self.runs.world.outermost(ref))
             rows |= set(range(facts.row, facts.header_end_row + 1))
-        return Finding(
+        found = Finding(
             code=rule.code,
             name=rule.name,
             severity=severity or rule.severity,
-            confidence=confidence_of(doubts),
+            confidence=confidence_of(chance),
             message=message,
             path=ref.path,
             span=span,
             label=label,
             cost=cost,
             help=help,
-            unless=unless_of(doubts),
+            unless=unless_of(evidence),
             function=function,
             statement=statement,
             noqa_rows=frozenset(rows),
             noqa_row=statement_span.end.row,
             flow=tuple(s for s in flow if s is not None),
             fix=fix,
+            evidence=tuple(sorted({(fact.name, fact.known_by.value) for fact in evidence})),
+            probability=round(chance, 4),
         )
+        self.weighed.append((found, evidence))
+        return found
 
     def append_to(
         self,

@@ -24,10 +24,12 @@ class Fact:
     """What speaks about a candidate. What it decides stands in the scorecard, under its name.
 
     name      what the scorecard calls it
-    words     what it says: behind "unless" where the finding would be false if it were so, else a sentence that ``trace`` prints
+    words     what it says, as a sentence that ``trace`` prints
     known_by  how it is known
+    unless    of an assumption: what would make the finding false
     """
 
     name: str
-    words: str
+    words: str = ""
     known_by: Known = Known.RESOLVED
+    unless: str = ""

@@ -39,6 +39,12 @@ def shown(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("runs-elsewhere", "it may not be a torch network that records a graph")
 
 
+def resolved(candidate: Candidate) -> Iterator[Fact]:
+    """How the class of what is called is known."""
+    if candidate.event.cls is not None:
+        yield Fact("class-resolved", "the class of what is called is known")
+
+
 def assumed_of(candidate: Candidate) -> Iterator[Fact]:
     """What is assumed of what is called."""
     event = candidate.event

@@ -134,8 +134,8 @@ ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
 ALONE = re.compile(r"not [\w.]*(distributed|world_size)", re.IGNORECASE)
 """Tests that hold where there is one process alone."""
-BY_DEVICE = Fact("saved-from-the-host", "the file was saved from the CPU", Known.ASSUMED)
-ON_HOST = Fact("device-is-the-host", "the device is the CPU", Known.ASSUMED)
+BY_DEVICE = Fact("saved-from-the-host", unless="the file was saved from the CPU", known_by=Known.ASSUMED)
+ON_HOST = Fact("device-is-the-host", unless="the device is the CPU", known_by=Known.ASSUMED)
 
 ALL_STEPS = "on the device during all steps"
 UNTIL_BOUND = "on the device until line {row} rebinds `{name}`"

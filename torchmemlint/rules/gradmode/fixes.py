@@ -68,7 +68,7 @@ def wanted_elsewhere(event: Graph, flow: Flow) -> str:
     if isinstance(verdict, Verdict):
         for doubt in verdict.facts:
             if doubt in OPEN:
-                return f"it may be that {doubt.words}"
+                return f"it may be that {doubt.unless}"
         if verdict.fate.escapes and may_be_part_of_forward(flow):
             return "the method may be part of a forward that is trained"
     read = next(chain(kept_and_read(event, flow), left_for_callers(event, flow)), "")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from torchmemlint.findings import Confidence
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, short
+from torchmemlint.rules.card import About
 from torchmemlint.rules.evidence import alive, demand, frozen, identity, mode
 from torchmemlint.rules.evidence.candidate import Candidate
 from torchmemlint.rules.evidence.mode import may_guard_itself
 from torchmemlint.rules.evidence.module_evidence import DETACHES, is_trained_beside
 from torchmemlint.rules.evidence.standing import stands_here
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.scorecard import confidence_of, silences
+from torchmemlint.rules.scorecard import confidence_of, probability, silences
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, Sink, SinkKind
 from torchmemlint.semantics.runs import Fate, descendants
@@ -54,6 +55,7 @@ def facts_of(candidate: Candidate) -> Iterator[Fact]:
         yield from demand.out_of_sight(candidate)
     yield from mode.elsewhere(candidate)
     yield from demand.of_attributes(candidate)
+    yield from identity.resolved(candidate)
     yield from demand.assumed_of(candidate)
     yield from mode.of_callers(candidate)
     yield from identity.assumed_of(candidate)
@@ -76,7 +78,7 @@ def _judge(candidate: Candidate) -> Verdict | Fact:
         if silences(fact):
             return fact
         facts.append(fact)
-    if not facts and may_guard_itself(candidate.event, candidate.flow):
+    if not any(fact.unless for fact in facts) and may_guard_itself(candidate.event, candidate.flow):
         facts.append(assumed.GUARDS_ITSELF)
     return Verdict(candidate.fate, candidate.evaluated, tuple(facts))
 
@@ -84,7 +86,17 @@ def _judge(candidate: Candidate) -> Verdict | Fact:
 def is_reported(event: Graph, flow: Flow) -> bool:
     """Whether a forward's graph is built for nothing, and that is not doubtful."""
     verdict = judge(event, flow)
-    return isinstance(verdict, Verdict) and confidence_of(verdict.facts) is not Confidence.LOW
+    return isinstance(verdict, Verdict) and is_sure(event, verdict, flow)
+
+
+def is_sure(event: Graph, verdict: Verdict, flow: Flow) -> bool:
+    """Whether a finding of that would be of more than low confidence."""
+    chance = probability(CODE, flow.evidence(About.NEEDLESS_GRAPH, verdict.facts))
+    return confidence_of(chance) is not Confidence.LOW
+
+
+CODE = "TML201"
+"""The rule that reports what nothing else does."""
 
 
 def meeting(cuts: Iterable[Sink], flow: Flow) -> str:

@@ -1,0 +1,97 @@
+"""``python -m benchmarks.field.evidence REPOSITORIES WORK``: what the program knows of each finding that was read, as data.
+
+REPOSITORIES holds ``owner+name`` for each repository that a sample names, at the commit of the sample, as the labelled ones are laid
+out; WORK keeps what the linter found in each, so that a run that was cut off goes on where it ended. Writes ``evidence.jsonl``: a line
+for each finding that was read, with the facts that are known of it today. Those that are no findings any more are counted, not written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+RECORD = FOLDER / "evidence.jsonl"
+HELD_OUT = ("eleventh", "eighteenth", "twentieth-c")
+"""Samples that are never fitted, and never read for causes again."""
+OPTIONS = ("--isolated", "--exit-zero", "--no-cache", "--jobs", "1", "--min-confidence", "low", "--output-format", "json")
+
+Entry = Mapping[str, Any]
+
+
+def readings() -> Iterator[dict[str, Any]]:
+    """Each finding that two readers read, with the sample that it is of."""
+    for path in sorted(FOLDER.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if "verdicts" in row and path != RECORD:
+                part = f"-{row['part']}" if row.get("part") else ""
+                yield {"sample": f"{path.stem}{part}", **row}
+
+
+def findings_of(folder: Path, work: Path) -> list[dict[str, Any]] | None:
+    """What the linter finds in a repository at any confidence, notes included, remembered in ``work``; None where it failed."""
+    kept = work / f"{folder.name}.json"
+    if not kept.exists():
+        command = [sys.executable, "-m", "torchmemlint", "check", str(folder), *OPTIONS]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{folder.name}: the linter ended with {done.returncode}: {done.stderr[-300:].strip()}", file=sys.stderr)
+            return None
+        found = [
+            {key: one[key] for key in ("code", "severity", "confidence", "cell", "location", "evidence", "cost", "message")}
+            | {"path": Path(one["filename"]).resolve().relative_to(folder.resolve()).as_posix()}
+            for one in json.loads(done.stdout)
+        ]
+        kept.write_text(json.dumps(found), encoding="utf-8")
+    remembered: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
+    return remembered
+
+
+def joined(rows: Iterable[Entry], found: Iterable[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
+    """Each reading of a repository with the finding that stands where it was read."""
+    by_place = {(one["path"], one["cell"], one["location"]["row"], one["code"]): one for one in found}
+    for row in rows:
+        yield row, by_place.get((row["path"], row.get("cell"), row["line"], row["code"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("repositories", type=Path)
+    parser.add_argument("work", type=Path)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    by_repository: dict[str, list[dict[str, Any]]] = {}
+    for row in readings():
+        by_repository.setdefault(row["repo"], []).append(row)
+    lines, states = [], Counter[str]()
+    for repository, rows in sorted(by_repository.items()):
+        folder = options.repositories / repository.replace("/", "+")
+        found = findings_of(folder, options.work) if folder.is_dir() else None
+        if found is None:
+            states["without the repository"] += len(rows)
+            continue
+        for row, finding in joined(rows, found):
+            states["still found" if finding else "not found any more"] += 1
+            if finding is not None:
+                kept = {
+                    key: row.get(key)
+                    for key in ("sample", "repo", "commit", "path", "cell", "line", "code", "verdicts", "worth")
+                }
+                lines.append(
+                    kept
+                    | {"severity": finding["severity"], "level": finding["confidence"]}
+                    | {"evidence": [one["fact"] for one in finding["evidence"]]}
+                )
+    RECORD.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print("\n".join(f"{count} {state}" for state, count in sorted(states.items())))
+
+
+if __name__ == "__main__":
+    main()
