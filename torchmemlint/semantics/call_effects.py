@@ -20,8 +20,8 @@ from torchmemlint.semantics.values import (
     PLACED,
     Ext,
     Obj,
-    Tensor,
     Value,
+    hints_of,
     is_zero,
     names_device,
     only_const,
@@ -165,8 +165,7 @@ def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
 def gradients_freed(m: Machine, node: int, owners: Value = EMPTY) -> None:
     """The gradients of parameters, or those of ``owners``, are let go."""
     if RecordFlag.CREATE_GRAPH in m.record.flags:
-        graphs = {gid for atom in owners if type(atom) is Tensor for gid in atom.graphs}
-        wanted = frozenset(gid for gid in graphs if m.record.graphs[gid].kind is GraphKind.WANTED)
+        wanted = frozenset(gid for gid in hints_of(owners) if m.record.graphs[gid].kind is GraphKind.WANTED)
         m.emit(GradientsFreed(m.site(node), wanted))
 
 

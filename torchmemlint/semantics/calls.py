@@ -13,7 +13,7 @@ from torchmemlint.semantics.elements import items_of, iterate
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
-from torchmemlint.semantics.gradient_flags import METHOD, want
+from torchmemlint.semantics.gradient_flags import METHOD, want_in_place
 from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import Handed, Machine
@@ -319,7 +319,8 @@ def method_of_data(m: Machine, atom: Const | Plain, name: str, call: Call, state
     gids = [m.whole(v, state)[0] for v in call.all()]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, f".{name}", call.node)
     if name == METHOD and (truth(call.positional[0]) if call.positional else True) is not False:  # a tensor after all
-        return want(m, FREE_TENSOR, call.node, call.func.value if isinstance(call.func, ir.Attr) else None)
+        holder = call.func.value if isinstance(call.func, ir.Attr) else call.func
+        return want_in_place(m, holder, FREE_TENSOR, state, call.node)
     return PLAIN if not is_none(frozenset((atom,))) else EMPTY
 
 

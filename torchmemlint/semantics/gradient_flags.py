@@ -12,7 +12,7 @@ from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import NOTHING, Obj, Tensor, Value, is_none, truth
+from torchmemlint.semantics.values import NOTHING, Obj, Tensor, Unknown, Value, is_none, truth
 from torchmemlint.torch_facts import TORCH
 
 FLAG, METHOD = TORCH.names["gradient-flag"], TORCH.names["sets-gradient-flag"]
@@ -39,23 +39,40 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
             m.record.flags |= INPUT_GRAD
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
         # Only a leaf may be set so: whatever made the tensor gave it no history.
-        state.vars[place_of(m, target.value.id)] = frozenset(
-            Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
-        )
+        leaves = frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners)
+        state.vars[place_of(m, target.value.id)] = owners = leaves
+    inputs = frozenset(a for a in owners if type(a) in (Tensor, Unknown))
+    if known and inputs:
+        want_in_place(m, target.value, inputs, state, node)
 
 
 INPUT_GRAD = frozenset({RecordFlag.INPUT_GRAD, RecordFlag.UNMARKED_INPUT_GRAD})
 """What a run is told of an input that requires grad and that it does not mark."""
 
 
-def want(m: Machine, value: Value, node: int, holder: ir.Expr | None = None) -> Value:
-    """A new tensor that is made to require grad and is no parameter, marked as such, and so is what is made of it. Where a name or a
-    part of something is changed in place (``holder``), other names may stand for it."""
+def want(m: Machine, value: Value, node: int) -> Value:
+    """A new tensor that is made to require grad and is no parameter, marked as such, and so is what is made of it."""
     m.record.flags.add(RecordFlag.INPUT_GRAD)
     mark = frozenset((m.graph(GraphKind.WANTED, node, "", key="wanted"),))
     marked = frozenset(a._replace(graphs=a.graphs | mark) if type(a) is Tensor else a for a in value)
-    if marked == value or isinstance(holder, ir.Name | ir.Attr | ir.Subscript):
+    if marked == value:
         m.record.flags.add(RecordFlag.UNMARKED_INPUT_GRAD)
+    return marked
+
+
+def want_in_place(m: Machine, holder: ir.Expr, value: Value, state: State, node: int) -> Value:
+    """The same for what an expression gives. A name stands for the marked tensor from then on (what is not known, and not called, is one);
+    other names, or what holds the part, may stand for the same one, and are not marked."""
+    marked = want(m, value, node)
+    if isinstance(holder, ir.Name | ir.Attr | ir.Subscript):
+        m.record.flags.add(RecordFlag.UNMARKED_INPUT_GRAD)
+    if isinstance(holder, ir.Name):
+        words = m.evidence.get(holder.id, frozenset())
+        if "()" not in words and not looks_like_module(words):
+            mark = frozenset((m.graph(GraphKind.WANTED, node, "", key="wanted"),))
+            marked = frozenset(Unknown(a.hints | mark) if type(a) is Unknown else a for a in marked)
+        place = place_of(m, holder.id)
+        state.vars[place] = state.vars.get(place, value) - value | marked
     return marked
 
 

@@ -10,7 +10,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import record_call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
 from torchmemlint.semantics.forward import has_graph
-from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want
+from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want, want_in_place
 from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
@@ -217,8 +217,9 @@ def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     on = truth(call.positional[0]) if call.positional else True
     if on is False:
         return op.me
-    holder = call.func.value if isinstance(call.func, ir.Attr) else None
-    return want(m, op.me, call.node, holder)
+    if isinstance(call.func, ir.Attr):
+        return want_in_place(m, call.func.value, op.me, state, call.node)
+    return want(m, op.me, call.node)
 
 
 @has_effect(Effect.HOOK)
