@@ -306,8 +306,8 @@ def is_made(cls: ClassRef, world: World) -> bool:
 
 
 def is_part_of_tests(world: World, ref: FunctionRef) -> bool:
-    """Whether a function is a unit test, or only methods below ``unittest.TestCase`` call it."""
-    if world.project.is_test(ref):
+    """Whether a function is a unit test, a method below ``unittest.TestCase``, or called by such methods alone."""
+    if world.project.is_test(ref) or is_of_test_case(world, ref):
         return True
     callers = world.project.callers(ref)
     return bool(callers.calls) and not callers.escapes and all(is_of_test_case(world, caller.ref) for caller in callers.calls)

@@ -82,7 +82,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import CALLED_SELDOM, memory_of_another, stage_ends
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.reach import is_part_of_forward
+from torchmemlint.rules.reach import is_of_test_case, is_part_of_forward
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import CallEffect
@@ -245,6 +245,8 @@ def when(event: CallEffect, option: str, flow: Flow) -> str:
 def is_of_tests(flow: Flow) -> bool:
     """Whether the function is a unit test, or helps those of its file: nobody waits for its steps."""
     root = flow.record.root
+    if is_of_test_case(flow.runs.world, root):
+        return True
     if not is_test(root.path, "" if root.qualname == MODULE else root.qualname):
         return False
     folder = root.path.replace("\\", "/").rpartition("/")[0]
@@ -260,7 +262,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | Fact:
         return Fact("in-a-test", "it is part of a unit test")
     if is_limited(event, flow):
         return Fact("clean-up-sometimes", "a condition runs it only sometimes")
-    if event.followed_by in ("break", "return", "raise"):
+    if event.followed_by in ("break", "raise") or (event.followed_by == "return" and event.site.loops):
         return Fact("clean-up-at-the-end", "the steps end after it")
     if MEASURES.search(event.followed_by):
         return Fact("clean-up-for-measuring", "the memory is measured after it")
