@@ -110,9 +110,9 @@ def without_marks(text: str) -> str:
     return MARKER.sub("", text)
 
 
-def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium") -> list[Finding]:
-    """What the linter, with all rules on or one, says of these files as one project, of at least a confidence."""
-    return [*_alarms(tuple(texts.items()), code, confidence)]
+def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium", target: str = "") -> list[Finding]:
+    """What the linter, with all rules on or one, says of these files as one project, of at least a confidence, for a torch if any."""
+    return [*_alarms(tuple(texts.items()), code, confidence, target)]
 
 
 REMEMBERED = 32
@@ -120,9 +120,9 @@ REMEMBERED = 32
 
 
 @lru_cache(REMEMBERED)
-def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str) -> list[Finding]:
+def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str, target: str) -> list[Finding]:
     texts = dict(files)
-    with _written(texts, code, confidence) as (folder, configuration):
+    with _written(texts, code, confidence, target) as (folder, configuration):
         found = check_paths([folder], configuration, 1).findings
     once = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
     also = [replace(one, span=s.span) for one in found if one.code in once for s in one.flow if s.message == ALSO]
@@ -148,7 +148,9 @@ def _fixed(files: tuple[tuple[str, str], ...]) -> Texts:
 
 
 @contextmanager
-def _written(texts: Texts, code: str = "ALL", confidence: str = "medium") -> Iterator[tuple[str, Configuration]]:
+def _written(
+    texts: Texts, code: str = "ALL", confidence: str = "medium", target: str = ""
+) -> Iterator[tuple[str, Configuration]]:
     """These files, alone in a folder that is the current one, and settings with every rule on, or one."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -164,6 +166,7 @@ def _written(texts: Texts, code: str = "ALL", confidence: str = "medium") -> Ite
                 "unsafe-fixes": True,
                 "notes": True,
                 "min-confidence": confidence,
+                **({"target-torch": target} if target else {}),
             }
             yield ".", Configuration(CommandLine(options, isolated=True))
         finally:

@@ -24,11 +24,14 @@ MARK = re.compile(r"^( *)(.*?)@([1-9])", re.MULTILINE)
 class Promise:
     """A condition of a page.
 
+    code     of the rule, or of several, any of which may report it, joined by "|"
     grade    what a program that meets it gets: "silent", "note" (or less), or exactly "warning" or "error"
     program  with marks
     met      what stands for each mark where the condition is met
     twin     and where it is not: a finding of another severity, where something must be found at all
     beside   other files of the same project
+    target   the setting target-torch for each of the two; "": none
+    about    a part of the messages that count; "": all
     gap      the code does not keep it today
     """
 
@@ -39,7 +42,14 @@ class Promise:
     met: tuple[str, ...]
     twin: tuple[str, ...]
     beside: Mapping[str, str] = field(default_factory=dict)
+    target: tuple[str, str] = ("", "")
+    about: str = ""
     gap: bool = False
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The rules whose findings count."""
+        return frozenset(self.code.split("|"))
 
     @property
     def name(self) -> str:
@@ -48,7 +58,7 @@ class Promise:
 
     def texts(self, words: tuple[str, ...]) -> dict[str, str]:
         """The files with these words for the marks."""
-        return {"script.py": filled(self.program, words), **{name: dedent(text) for name, text in self.beside.items()}}
+        return {name: filled(text, words) for name, text in {"script.py": self.program, **self.beside}.items()}
 
 
 def filled(program: str, words: tuple[str, ...]) -> str:
@@ -64,7 +74,7 @@ def filled(program: str, words: tuple[str, ...]) -> str:
     return text
 
 
-NET = '''
+NET = """
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -79,9 +89,9 @@ class Net(nn.Module):
     def forward(self, x):
         return self.head(self.body(x).mean((2, 3)))
 
-'''
+"""
 """A network whose graph is large."""
-START = '''
+START = """
 
 train(DataLoader(torch.load("data.pt", map_location="cpu"), batch_size=64))
-'''
+"""

@@ -122,15 +122,21 @@ def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
 
 def small_together(gids: frozenset[int], flow: Flow) -> str:
     """Why all graphs that a value is attached to are small, in words; "" where one may be large."""
-    if is_of_host_program(flow):
-        return ON_HOST
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
     networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
+    if are_on_host(networks, flow):
+        return ON_HOST
     known = [graph for graph in networks if any(isinstance(cls, ClassRef) for cls in classes_of(graph, flow))]
     if known and all(are_dense(graph, flow) for graph in known):
         return NARROW
     layers = [graph for graph in networks if not is_loss(graph, flow)]
     return LONE if layers and all(is_lone_layer(graph, flow) for graph in layers) else ""
+
+
+def are_on_host(networks: Iterable[Graph], flow: Flow) -> bool:
+    """Whether a program runs networks on the host: it moves nothing to a device, or moves none of these."""
+    networks = [graph for graph in networks if not is_loss(graph, flow)]
+    return is_of_host_program(flow) or (bool(networks) and all(is_on_host(graph, flow) for graph in networks))
 
 
 def small_cost(cost: str, small: str) -> str:

@@ -19,8 +19,8 @@ It does not report:
 - a cleanup that is repeated after the handler: at the start of the next attempt, directly after the `try` statement, or in
   its `finally`;
 - a cleanup without a retry, if only a move to the device failed;
-- handlers of code that only calls torch's own operations, which have no frames, if the exception has no name: nothing stays
-  alive.
+- handlers of code that only calls torch's own operations, which have no frames, if the handler first drops the names that the
+  code binds: nothing stays alive.
 
 ## What it costs
 While the exception is alive, its traceback keeps every frame of the failed step with its tensors: the unfinished graph, the

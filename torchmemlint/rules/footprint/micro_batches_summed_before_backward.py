@@ -79,8 +79,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.rules.reach import is_of_host_program
-from torchmemlint.rules.size import ON_HOST
+from torchmemlint.rules.size import ON_HOST, are_on_host
 from torchmemlint.semantics.events import Accumulate, Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
 from torchmemlint.semantics.record import LoopInfo
@@ -125,7 +124,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     own = one_forward_a_turn(event, flow, info.targets)
     if own is None or is_added_before(event, own, flow):
         return
-    small = few_turns(info, event.loop, flow)
+    small = few_turns(info, event.loop, own, flow)
     yield Draft(
         flow.at(
             RULE,
@@ -155,9 +154,9 @@ def is_added_before(event: Accumulate | Store, forward: Graph, flow: Flow) -> bo
     return False
 
 
-def few_turns(info: LoopInfo, loop: tuple[int, int], flow: Flow) -> str:
+def few_turns(info: LoopInfo, loop: tuple[int, int], network: Graph, flow: Flow) -> str:
     """Why the graphs are small or few, or may be, in words; "" where they are many: of the parts of a batch, or of batches."""
-    if is_of_host_program(flow):
+    if are_on_host((network,), flow):
         return f"small here: {ON_HOST}"
     if 0 <= info.turns <= FEW:
         return f"little here: the loop has at most {info.turns} iterations"

@@ -28,7 +28,7 @@ It does not report:
 
 - code that runs with grad mode off, or whose callers decide it by a flag;
 - modules without parameters, or with only frozen ones (`requires_grad_(False)`, Lightning's `freeze()`, also in a caller);
-- results that a module keeps in attributes which the function reads;
+- results that a module keeps in attributes which the function reads, if it back-propagates something;
 - graphs whose nodes are read (`grad_fn`);
 - modules whose own forward computes gradients (forces from an energy) or disables grad mode;
 - results whose `numpy()` would raise with grad mode on;
