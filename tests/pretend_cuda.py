@@ -1,5 +1,6 @@
 """A CUDA allocator of this machine's memory: what ``torch.cuda`` says comes from a model of the caching allocator that is fed with the
-tensors of the CPU. It shows that the path of a CUDA run holds together where there is no GPU.
+tensors of the CPU. It shows that the path of a CUDA run holds together where there is no GPU. ``machine`` makes an interpreter all of whose processes have
+such a GPU.
 
 The model, as in c10/cuda/CUDACachingAllocator.cpp: a block is a multiple of 512 bytes; blocks up to 1 MiB are cut from segments of 2 MiB,
 those up to 10 MiB from segments of 20 MiB, larger ones get a segment of their own, a multiple of 2 MiB. What is freed stays cached, and
@@ -8,11 +9,17 @@ merges with its free neighbours; only whole free segments go back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import sys
+import venv
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from torchmemlint.confirm.worker.meter import StorageMeter
 
@@ -56,7 +63,7 @@ class CachingAllocator:
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.blocks: dict[int, tuple[Segment, int, int, int]] = {}
-        self.peak = 0
+        self.peak = self.used = self.wanted = 0
 
     def allocate(self, key: int, asked: int) -> None:
         """A tensor's storage."""
@@ -73,20 +80,24 @@ class CachingAllocator:
             start = segment.take(size)
         assert start is not None
         self.blocks[key] = (segment, start, size, asked)
-        self.peak = max(self.peak, self.allocated())
+        self.used += size
+        self.wanted += asked
+        self.peak = max(self.peak, self.used)
 
     def free(self, key: int) -> None:
         """The storage is gone; its block stays cached."""
-        segment, start, size, _ = self.blocks.pop(key)
+        segment, start, size, asked = self.blocks.pop(key)
         segment.give(start, size)
+        self.used -= size
+        self.wanted -= asked
 
     def allocated(self) -> int:
         """Bytes in blocks of tensors."""
-        return sum(size for _, _, size, _ in self.blocks.values())
+        return self.used
 
     def requested(self) -> int:
         """Bytes that were asked for."""
-        return sum(asked for _, _, _, asked in self.blocks.values())
+        return self.wanted
 
     def reserved(self) -> int:
         """Bytes of all segments."""
@@ -97,23 +108,29 @@ class CachingAllocator:
         self.segments = [segment for segment in self.segments if segment.free != [(0, segment.size)]]
 
 
+class Sizes(dict[int, int]):
+    """The bytes of storages by their addresses: what is noted here is allocated."""
+
+    def __init__(self, model: CachingAllocator) -> None:
+        super().__init__()
+        self._model = model
+
+    def __setitem__(self, key: int, size: int) -> None:
+        if key in self:
+            self._model.free(key)
+        super().__setitem__(key, size)
+        self._model.allocate(key, size)
+
+
 class Allocator(StorageMeter):
     """Feeds the model with the storages that it sees, and says what was asked of it."""
 
     def __init__(self) -> None:
         super().__init__("cpu")
         self.model = CachingAllocator()
+        self._sizes = Sizes(self.model)
         self.asked: list[str] = []
         self.ready = False
-
-    def _see(self, tensor: torch.Tensor) -> None:
-        before = dict(self._sizes)
-        super()._see(tensor)
-        for key, size in self._sizes.items():
-            if before.get(key) != size:
-                if key in before:
-                    self.model.free(key)
-                self.model.allocate(key, size)
 
     def _forget(self, key: int) -> None:
         super()._forget(key)
@@ -174,3 +191,76 @@ def pretend() -> Allocator:
     cuda_default.set_default_device = default
     cuda_default.Generator = Generator
     return allocator
+
+
+class OnHost(TorchFunctionMode):
+    """What a function of torch is asked to do on a CUDA device, it does with the memory of this machine."""
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.device:  # which names one, and allocates nothing there
+            return func(*args, **(kwargs or {}))
+        return func(*map(on_host, args), **{name: on_host(value) for name, value in (kwargs or {}).items()})
+
+
+def on_host(value: Any) -> Any:
+    """The CPU for a CUDA device, as an object or by its name; anything else as it is."""
+    if isinstance(value, torch.device | str) and str(value).partition(":")[0] == "cuda":
+        return torch.device("cpu")
+    return value
+
+
+def pretend_for_all() -> None:
+    """In this process torch finds one GPU, and runs there what is asked for it."""
+    pretend()
+    OnHost().__enter__()  # type: ignore[no-untyped-call]
+    cuda: Any = torch.cuda
+    cuda.is_available = cuda.is_initialized = lambda: True
+    cuda.device_count, cuda.current_device = lambda: 1, lambda: 0
+    cuda.get_device_properties = lambda device=None: SimpleNamespace(total_memory=16 << 30)
+
+
+START = """
+import importlib.abc, importlib.util, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    '''Makes the GPU as soon as torch is loaded.'''
+
+    asked = False
+
+    def find_spec(self, name, path, target=None):
+        if name != "torch" or self.asked:
+            return None
+        self.asked = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asked = False
+        if spec is not None:
+            load = spec.loader.exec_module
+
+            def loaded(module):
+                load(module)
+                import pretend_cuda
+                pretend_cuda.pretend_for_all()
+
+            spec.loader.exec_module = loaded
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def machine(folder: Path) -> Path:
+    """An interpreter with the packages of this one. Each process that it starts, isolated or not, has a GPU: Python imports the
+    ``sitecustomize`` of an environment in all of them."""
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    places = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "these.pth").write_text("".join(f"import site; site.addsitedir({place!r})\n" for place in places))
+    (packages / "sitecustomize.py").write_text(START)
+    shutil.copy(__file__, packages)
+    return folder / "bin" / "python"

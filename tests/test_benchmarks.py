@@ -87,6 +87,52 @@ def test_what_waits_for_a_gpu_is_one_command(tmp_path: Path) -> None:
     assert watched["report"]
 
 
+KEPT = """
+import torch
+from torch import nn
+
+def train(net: nn.Module, loader, optimizer):
+    losses = []
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss)
+    return losses
+"""
+
+
+@pytest.mark.slow
+def test_what_waits_for_a_gpu_runs_through_on_a_pretended_one(tmp_path: Path) -> None:
+    """All of its processes find a GPU, those of confirm behind the sandbox, too."""
+    pytest.importorskip("torch")
+    import pretend_cuda
+
+    fixtures, output = tmp_path / "fixtures" / "TML106", tmp_path / "records"
+    program, kept = ROOT / "fixtures" / "programs" / "line_01.py", tmp_path / "kept.py"
+    kept.write_text(KEPT)
+    fixtures.mkdir(parents=True)
+    for name in ("gradient_in_a_cycle.py", "gradient_in_a_cycle.fixed.py"):
+        (fixtures / name).write_bytes((ROOT / "fixtures" / "TML106" / name).read_bytes())
+    options = ["--fixtures", str(fixtures.parent), "--output", str(output), "--run", str(program), "--claims", "empty_cache"]
+    command = [str(pretend_cuda.machine(tmp_path / "machine")), "-m", "benchmarks.device", str(kept), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = output.glob("*.json")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert record["device"]["name"] == "a pretended GPU"
+    (evidence,), (confirmed,), (watched,) = record["evidence"], record["confirm"], record["run"]
+    assert [pair["verdict"] for pair in evidence["record"]["pairs"]] == ["confirmed"]
+    (emptied,) = evidence["record"]["claims"]
+    assert emptied["allocated_after"] == emptied["allocated_before"] == 256 << 20
+    assert emptied["reserved_before"] - emptied["reserved_after"] == 256 << 20
+    (found,) = (each["confirm"] for each in confirmed["findings"] if each["code"] == "TML102")
+    assert (found["verdict"], found["device"], found["before"]["mode"]) == ("confirmed", "cuda:0", "whole function, loop 0")
+    assert found["before"]["requested_bytes_per_step"] < found["before"]["live_bytes_per_step"]  # an allocator rounds up
+    assert watched["report"]
+
+
 def test_a_device_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, "-m", "benchmarks.device", "--output", str(tmp_path), "--device"]
