@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from torchmemlint.findings import Fix
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import assumed
@@ -17,6 +18,7 @@ from torchmemlint.rules.gradmode.judgement import Verdict, judge
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
+from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -106,13 +108,53 @@ def _left_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> li
 
 
 def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:
-    """The same for callers that back-propagate something and hand over the module."""
-    world = flow.runs.world
-    for caller in world.project.callers(flow.record.root).calls:
+    """The same for callers that back-propagate something and hand over the module, by their names for it."""
+    world, root = flow.runs.world, flow.record.root
+    own = world.facts(root)
+    params = own.params[bool(own.owner) :]
+    holders = holders_of(event, flow) if flow.own(event.site) else None
+    for caller in world.project.callers(root).calls:
         facts = world.facts(caller.ref)
-        for arg in caller.call.args if facts.names & BACKWARD else ():
-            if arg.name:
-                yield from left_by(arg.name, facts)
+        for param in params if facts.names & BACKWARD else ():
+            arg = argument_for(params, param.name, caller.call.args)
+            rest = "" if holders is None else holders.get(param.name)
+            if arg is None or not arg.name or rest is None:
+                continue
+            if rest != MADE_OF or looks_like_module(
+                world.evidence(root).get(param.name, NOTHING) | world.evidence(caller.ref).get(arg.name, NOTHING)
+            ):
+                yield from left_by(arg.name + rest.removesuffix(MADE_OF), facts)
+
+
+def holders_of(event: Graph, flow: Flow) -> dict[str, str]:
+    """The parameters that may hold the module which is called, with what leads from each to it (``.model``): a forward sets attributes
+    of its own module, and none of the options and tensors beside it. ``MADE_OF`` of one that the module may only be made of."""
+    world, root = flow.runs.world, flow.record.root
+    own = world.facts(root)
+    params = [param.name for param in own.params]
+    head, dot, rest = event.what.partition(".")
+    texts = [text for name, text in (*own.bound, *own.rebound) if name == head]
+    if own.owner and params[:1] == [head]:  # what callers hand over is no part of it, but for what the method itself puts there
+        kept = world.project.attrs(ClassRef(root.path, own.owner))
+        texts = [each.value for each in kept if each.method == own.qualname and each.name == rest.partition(".")[0]]
+    elif head in params:
+        return {head: dot + rest}
+    elif not texts:  # what is called is given tensors, and is none
+        given = {first_name(arg.name) for call in own.calls if call.callee == event.what for arg in call.args}
+        return {name: "" for name in params if name not in given}
+    makers = {text.removesuffix("()") for text in texts if text.endswith("()")}
+    sources = {first_name(arg.name) for call in own.calls if call.callee in makers for arg in call.args}
+    found = {name: MADE_OF for name in params if name in sources}
+    return found | {name: "" for name in params if name in {first_name(text) for text in texts}}
+
+
+MADE_OF = "()"
+NOTHING = frozenset[str]()
+
+
+def first_name(text: str) -> str:
+    """The name that a text begins with: "images[]" → images."""
+    return text.partition(".")[0].partition("[")[0].partition("(")[0]
 
 
 def left_by(what: str, facts: FunctionFacts) -> Iterator[str]:
