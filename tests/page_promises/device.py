@@ -107,6 +107,8 @@ PROMISES = [
     Promise("indexing with a list", "TML402", SILENT, VIEWS, ("out[[0, 5]]",), ("out[:, 0]",)),
     Promise("indexing with a mask", "TML402", SILENT, VIEWS, ("out[out.sum((1, 2, 3)) > 0]",), ("out[:, 0]",)),
     Promise("stack", "TML402", SILENT, VIEWS, ("torch.stack([out[:, 0], out[:, 1]])",), ("out[:, 0]",)),
+    Promise("a part of the batch", "TML402", SILENT, VIEWS, ("out[-1]",), ("out[:, 0]",)),
+    Promise("a piece of chunk", "TML402", SILENT, VIEWS, ("out.chunk(4)[0]",), ("out.narrow(1, 0, 1)",)),
     Promise("cat", "TML402", SILENT, VIEWS, ("torch.cat([out[:, 0], out[:, 1]])",), ("out[:, 0]",)),
     Promise(
         "a loop that reads the tensor",

@@ -165,7 +165,9 @@ def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
 def gradients_freed(m: Machine, node: int, owners: Value = EMPTY) -> None:
     """The gradients of parameters, or those of ``owners``, are let go."""
     if RecordFlag.CREATE_GRAPH in m.record.flags:
-        wanted = frozenset(gid for gid in hints_of(owners) if m.record.graphs[gid].kind is GraphKind.WANTED)
+        things = [m.thing_graph(a.oid) for a in owners if type(a) is Obj and m.heap[a.oid].kind is Kind.THING]
+        marks = hints_of(owners).union(*(m.record.graphs[gid].parents for gid in things))
+        wanted = frozenset(gid for gid in marks if m.record.graphs[gid].kind is GraphKind.WANTED)
         m.emit(GradientsFreed(m.site(node), wanted))
 
 

@@ -37,6 +37,8 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
             m.set_frozen(owner, known is False, state)
         elif known is not False:
             m.record.flags |= INPUT_GRAD
+            if known and type(atom) is Obj:
+                want_object(m, atom.oid, node)
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
         # Only a leaf may be set so: whatever made the tensor gave it no history.
         leaves = frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners)
@@ -67,13 +69,25 @@ def want_in_place(m: Machine, holder: ir.Expr, value: Value, state: State, node:
     if isinstance(holder, ir.Name | ir.Attr | ir.Subscript):
         m.record.flags.add(RecordFlag.UNMARKED_INPUT_GRAD)
     if isinstance(holder, ir.Name):
-        words = m.evidence.get(holder.id, frozenset())
-        if "()" not in words and not looks_like_module(words):
+        if may_be_tensor(m, holder.id):
             mark = frozenset((m.graph(GraphKind.WANTED, node, "", key="wanted"),))
             marked = frozenset(Unknown(a.hints | mark) if type(a) is Unknown else a for a in marked)
         place = place_of(m, holder.id)
         state.vars[place] = state.vars.get(place, value) - value | marked
     return marked
+
+
+def want_object(m: Machine, oid: int, node: int) -> None:
+    """The same for an object of which nothing is known: an argument, an attribute."""
+    if m.heap[oid].kind is Kind.THING and may_be_tensor(m, m.heap[oid].name):
+        graph = m.record.graphs[m.thing_graph(oid)]
+        graph.parents |= {m.graph(GraphKind.WANTED, node, "", key="wanted")}
+
+
+def may_be_tensor(m: Machine, text: str) -> bool:
+    """Whether the code does nothing with what it calls so that shows a module: it does not call it."""
+    words = m.evidence.get(text, frozenset())
+    return "()" not in words and not looks_like_module(words)
 
 
 def overwrite_method(m: Machine, target: ir.Attr, owners: Value, value: Value, state: State, node: int) -> None:

@@ -1,11 +1,14 @@
 """A small view of a large output is stored, and keeps the whole output alive.
 
 ## What it does
-Reports a slice of a model's output that is kept for each step of a loop: `hidden[:, 0]`, `out[-1]`, a piece of
-`split` or `chunk`. Such a slice is a view: it shares the storage of the whole tensor, which stays allocated, also with
+Reports a slice of a model's output that is kept for each step of a loop: `hidden[:, 0]`, or what `select`, `narrow` or
+`diagonal` gives. Such a slice is a view: it shares the storage of the whole tensor, which stays allocated, also with
 `no_grad` or `detach()`.
 
-It does not report copies: `.clone()`, indexing with a list or a mask, `stack`, `cat`.
+It does not report
+
+- copies: `.clone()`, indexing with a list or a mask, `stack`, `cat`;
+- a part of the batch alone (`out[-1]`), and a piece of `split` or `chunk`: the other pieces may be kept, too.
 
 ## What it costs
 Each stored slice keeps the whole output. Measured on the CPU, under `no_grad`: 262,144 bytes per batch for `hidden[:, 0]`

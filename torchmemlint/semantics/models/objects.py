@@ -17,7 +17,7 @@ from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.grad_guards import guards_itself
-from torchmemlint.semantics.gradient_flags import INPUT_GRAD
+from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want_object
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property, looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
@@ -349,6 +349,7 @@ def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> N
     holder = m.holders.get(oid, oid)
     if known is True and m.heap[oid].kind is Kind.THING and not m.frozen(holder, state):
         m.record.flags |= INPUT_GRAD
+        want_object(m, oid, call.node)
     else:
         m.set_frozen(oid, known is False, state)
 
