@@ -291,7 +291,10 @@ def between(text: str, mark: str, content: str) -> str:
 def points() -> str:
     """The table of what the facts of a finding weigh."""
     rows = ["| | points | standard error | findings |", "|---|---|---|---|"]
-    for name, row in (*scorecard.table().rules.items(), *sorted(scorecard.table().rows.items(), key=lambda each: each[1].points)):
+    for name, row in (
+        *scorecard.table().rules.items(),
+        *sorted(scorecard.table().rows.items(), key=lambda each: each[1].points),
+    ):
         rows.append(f"| {name} | {row.points:+.1f} | {row.error:.1f} | {row.n} |")
     return "\n".join(rows)
 

@@ -68,8 +68,8 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     by_repository: dict[str, list[dict[str, Any]]] = {}
-    for row in readings():
-        by_repository.setdefault(row["repo"], []).append(row)
+    for read in readings():
+        by_repository.setdefault(read["repo"], []).append(read)
     lines, states = [], Counter[str]()
     for repository, rows in sorted(by_repository.items()):
         folder = options.repositories / repository.replace("/", "+")

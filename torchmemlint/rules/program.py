@@ -24,8 +24,8 @@ def facts_of(runs: Runs, record: Record, about: About) -> Iterator[Fact]:
     if record.flags & {RecordFlag.ON_CUDA, RecordFlag.ON_SOME_DEVICE}:
         yield Fact("moves-to-a-device", "the function moves something to a device")
     if about is About.NEEDLESS_GRAPH:
-        if record.mode is Mode.NO_CALLERS and root.qualname != MODULE:
-            yield Fact("not-called", "nothing visible calls the function", Known.ASSUMED)
+        if record.mode is Mode.NO_CALLERS and root.qualname != MODULE and world.project.is_imported_file(root.path):
+            yield Fact("not-called", "other files use its file, and nothing visible calls the function", Known.ASSUMED)
         if says_any(world, root.path, SWITCHES):
             yield Fact("file-knows-grad-mode", "who wrote the file knows grad mode: it is switched in another place of it")
         elif any(map(world.project.says, sorted(SWITCHES))):
