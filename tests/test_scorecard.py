@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import math
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from benchmarks.field import fit
+from benchmarks.field.evidence import joined
 from torchmemlint.findings import Confidence
 from torchmemlint.rules import assumed
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.scorecard import HIDDEN, by_hand, confidence_of, probability, rows_of, silences, table, unless_of
+from torchmemlint.rules.scorecard import HIDDEN, TABLE, by_hand, confidence_of, probability, rows_of, silences, table, unless_of
 
 RULES = Path(assumed.__file__).parent
 
@@ -99,3 +103,55 @@ def test_what_silences() -> None:
     assert not silences(assumed.RETURNED)
     with pytest.raises(KeyError):
         silences(Fact("no-such-fact"))
+
+
+def test_the_table_is_what_the_data_give() -> None:
+    data = [line for line in fit.lines() if line["sample"] not in fit.HELD_OUT]
+    fitted = fit.kept_facts(data, fit.signs())
+    moved = fit.shift(sum(map(fit.outcome, data)) / len(data))
+    assert TABLE.read_text(encoding="utf-8") == fit.table_text(fitted, data, moved)
+
+
+def test_a_fit_finds_what_data_were_made_of() -> None:
+    """2,000 findings with known odds: a fact that halves the log-odds of being true, one that does nothing, and one of the wrong sign."""
+    rng = random.Random(0)
+    rows, outcomes = [], []
+    for _ in range(2000):
+        known = frozenset(fact for fact in ("heavy", "light", "wrong") if rng.random() < 0.5)
+        chance = 1 / (1 + math.exp(-(2.0 - 1.5 * ("heavy" in known) + 1.0 * ("wrong" in known))))
+        rows.append(("TML101", known))
+        outcomes.append(float(rng.random() < chance))
+    signs = {"heavy": -1, "light": -1, "wrong": -1}
+    names = fit.columns(rows, signs)
+    fitted = fit.fit(fit.matrix(rows, names), np.array(outcomes), names, signs)
+    assert fitted["heavy"] == pytest.approx(-1.5, abs=0.3)
+    assert fitted["light"] == pytest.approx(0, abs=0.3)
+    assert fitted["wrong"] == 0  # it may not speak for a finding
+
+
+def test_a_fact_is_not_weighed_on_the_sample_that_it_was_made_from() -> None:
+    fact, day = "named-as-helper", fit.MADE["facts"]["named-as-helper"]
+    assert fit.was_made(day, fit.MADE["samples"]["twentieth"])
+    assert not fit.was_made(day, fit.MADE["samples"]["nineteenth"])  # it was recorded before
+    line = {"sample": "twentieth-b", "evidence": [fact, "returned"]}
+    assert fit.known(line) == {"returned"}
+    assert fit.known({**line, "sample": "ninth"}) == {fact, "returned"}
+
+
+def test_two_readers_are_one_piece_of_evidence() -> None:
+    assert [fit.outcome({"verdicts": each}) for each in (["true", "partly"], ["true", "false"], ["false", "false"])] == [
+        1,
+        0.5,
+        0,
+    ]
+
+
+def test_intercepts_go_down_to_what_readers_find_in_fresh_code() -> None:
+    fresh = sum(share * count for share, count in fit.FRESH.values()) / sum(count for _, count in fit.FRESH.values())
+    assert 1 / (1 + math.exp(-(fit.logit(0.95) + fit.shift(0.95)))) == pytest.approx(fresh)
+
+
+def test_readings_are_joined_by_place_and_rule() -> None:
+    row = {"path": "a.py", "cell": None, "line": 3, "code": "TML201"}
+    found = [{"path": "a.py", "cell": None, "location": {"row": row_}, "code": "TML201"} for row_ in (2, 3)]
+    assert [finding and finding["location"]["row"] for _, finding in joined([row, {**row, "line": 9}], found)] == [3, None]
