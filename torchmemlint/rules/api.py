@@ -18,7 +18,7 @@ from torchmemlint.index.queries.contents import MAX_INSIDE
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.rules.doubts import Doubt, confidence_of, unless_of
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.cannot_run import Reason, Why, why_left, why_not_run
+from torchmemlint.semantics.cannot_run import Place, Reason, Why, why_left, why_not_run
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward, CallEffect
 from torchmemlint.semantics.graphs import Frame, Graph, Site
@@ -102,7 +102,14 @@ class Flow:
 
     def why_not_run(self, site: Site) -> Reason | None:
         """Why nothing but tests runs the root, or nothing can come to a site; None where something may."""
-        return why_not_run(self.runs.world, self.record.root)
+        world, places = self.runs.world, []
+        frame, node = self.frame(site), site.node
+        while node >= 0:
+            places.append(Place(world.outermost(frame.ref), node))
+            if frame.parent < 0:
+                break
+            frame, node = self.record.frames[frame.parent], frame.call
+        return why_not_run(world, self.record.root, reversed(places))
 
     def why_left(self, asked: Why) -> Reason | None:
         """See ``cannot_run.why_left``, of the root."""

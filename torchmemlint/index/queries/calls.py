@@ -117,6 +117,11 @@ def says(linked: Linked, word: str) -> bool:
     return linked.calls.tables.has_word(word)
 
 
+def modules_saying(linked: Linked, word: str) -> tuple[str, ...]:
+    """The modules in which some function ``says`` this word, sorted."""
+    return tuple(linked.calls.tables.sayers(word))
+
+
 def mentions_cuda(linked: Linked) -> bool:
     """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
     device."""

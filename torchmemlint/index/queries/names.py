@@ -51,6 +51,14 @@ def imported(linked: Linked, path: str, name: str) -> str | None:
     return linked.names.absolute(found) if found is not None else None
 
 
+def imported_file(linked: Linked, path: str, name: str, module: str) -> str:
+    """The file that ``module``, from which the module at ``path`` imports a ``name``, is by its place alone; "" where it is none of
+    the project, or a package, which may have parts that are no Python files."""
+    linked.note(keys.NAME, path, name)
+    found = linked.names.file_of(path, module)
+    return "" if found.endswith("__init__.py") else found
+
+
 def function(linked: Linked, absolute: str) -> FunctionRef | None:
     """The function of an absolute name, re-exports and inheritance followed."""
     found = linked.names.by_absolute(absolute)

@@ -1,0 +1,113 @@
+"""Where attributes are stored, by whatever way, in the whole project; and what in a file binds names that nobody sees."""
+
+from __future__ import annotations
+
+import re
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.walk import everything
+from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
+
+MAX_FILES = 30
+"""Files that say a name: more are not looked at."""
+BINDS_UNSEEN = TORCH.words["binds-unseen"]
+"""Words of a module that may bind names of its own, or attributes, by a text."""
+FILLS = re.compile(r"=\s*vars\(|\bvars\([^()]*\)\s*(\[|\.(update|setdefault|pop)\b)")
+"""Ways to change what ``vars`` gives; to read it changes nothing."""
+SETS = "setattr"
+UNBOUND = ("staticmethod", "classmethod")
+
+
+def may_bind_unseen(world: World, path: str) -> bool:
+    """Whether a file may bind names of its own that its statements do not show."""
+    module = world.project.module(path)
+    return (
+        module.recovered
+        or path.endswith(".ipynb")
+        or any(name[0] == "*" for name, _ in module.imports)
+        or any(facts.names & BINDS_UNSEEN for facts in module.functions)
+    )
+
+
+def is_declared_global(world: World, path: str, name: str) -> bool:
+    """Whether a function of a file may bind a name of the module."""
+    declared = re.compile(rf"^\s*global\b.*\b{re.escape(name)}\b")
+    return any(declared.match(line) for line in world.lines(path))
+
+
+def is_stored(world: World, name: str) -> bool:
+    """Whether an attribute of that name may be stored anywhere in the project but by a method on its own object: that is among the
+    facts of its class."""
+    return world.memoize(_may_set_any, "") or world.memoize(_is_stored, name)
+
+
+def _may_set_any(world: World, _: str) -> bool:
+    """Whether the project sets attributes by a text that it computes."""
+    project = world.project
+    if project.says("__dict__") or project.says("__setattr__"):
+        return True
+    if any(FILLS.search(line) for path in project.modules_saying("vars") for line in world.lines(path)):
+        return True
+    return any(
+        call.callee == SETS and not (len(call.args) > 1 and call.args[1].const)
+        for path in project.modules_saying(SETS)
+        for facts in project.module(path).functions
+        for call in facts.calls
+    )
+
+
+def _is_stored(world: World, name: str) -> bool:
+    project = world.project
+    paths = project.modules_saying(name)
+    if len(paths) > MAX_FILES:
+        return True
+    text = repr(name)
+    for path in project.modules_saying(SETS):
+        calls = [call for facts in project.module(path).functions for call in facts.calls if call.callee == SETS]
+        if any(call.args[1].const == text for call in calls if len(call.args) > 1):
+            return True
+    return any(world.memoize(_stores_in, (path, name)) for path in paths)
+
+
+def _stores_in(world: World, key: tuple[str, str]) -> bool:
+    """Whether a function of a file stores an attribute of that name on what is not its own object, or by anything but a plain
+    assignment."""
+    path, name = key
+    for facts in world.project.module(path).functions:
+        if facts.parent or (facts.qualname != MODULE and name not in facts.names):
+            continue
+        found = world.function(FunctionRef(path, facts.qualname))
+        if found is None:
+            return True
+        bound = facts.owner and facts.params and all(use.callee not in UNBOUND for use in facts.decorators)
+        own = facts.params[0].name if bound else ""
+        for each in everything(found[0].body):
+            plain = each.targets if isinstance(each, ir.Assign) else []
+            for target in _targets(each):
+                if isinstance(target, ir.Attr) and target.name == name:
+                    if not own or target not in plain or dotted(target.value) != own:
+                        return True
+    return False
+
+
+def _targets(node: object) -> list[ir.Expr]:
+    match node:
+        case ir.Assign() | ir.Delete():
+            return [part for target in node.targets for part in _flat(target)]
+        case ir.AugAssign() | ir.For() | ir.CompClause():
+            return _flat(node.target)
+        case ir.WithItem() if node.target is not None:
+            return _flat(node.target)
+    return []
+
+
+def _flat(target: ir.Expr) -> list[ir.Expr]:
+    match target:
+        case ir.Sequence():
+            return [part for item in target.items for part in _flat(item)]
+        case ir.Star():
+            return _flat(target.value)
+    return [target]
