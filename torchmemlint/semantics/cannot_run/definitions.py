@@ -7,14 +7,13 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.stores import is_declared_global, is_stored, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
-from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 MAX_IMPORTS = 4
 """Modules from which a name is imported by another in turn."""
 BARE = TORCH.words["bare-bases"]
-OBJECT = "builtins.object"
+GIVES_ITSELF = TORCH.words["gives-itself"]
 FORWARD, INIT, CALL = TORCH.names["forward"], "__init__", "__call__"
 HOOKS_INPUTS = TORCH.names["forward-pre-hook"]
 HIDES_ATTRIBUTES = ("__getattr__", "__getattribute__", "__setattr__", "__setstate__", "__init_subclass__", "__new__")
@@ -153,14 +152,26 @@ def _made(world: World, path: str, scopes: Scopes, place: ir.Expr) -> ClassRef |
             if within is not None and within.qualname == MODULE and is_declared_global(world, path, place.id):
                 return None
             match bound[0]:
-                case ir.Assign(targets=[ir.Name()], value=ir.Call(func=ir.Name(id=name))):
-                    found = defined(world, path, scopes, name)
+                case ir.Assign(targets=[ir.Name()], value=value):
+                    maker = _maker(value)
+                    found = defined(world, path, scopes, maker) if maker else None
                     return found if isinstance(found, ClassRef) else None
         case ir.Attr(value=ir.Name(id=owner)):
             cls = owner_of(world, path, scopes, owner)
             classes = family(world, cls) if cls is not None else None
             return _held(world, classes, place.name) if classes else None
     return None
+
+
+def _maker(value: ir.Expr) -> str:
+    """``Net`` of ``Net()``, and of ``Net().cuda().eval()``; "" for anything else."""
+    while isinstance(value, ir.Call):
+        if isinstance(value.func, ir.Name):
+            return value.func.id
+        if not isinstance(value.func, ir.Attr) or value.func.name not in GIVES_ITSELF:
+            break
+        value = value.func.value
+    return ""
 
 
 def _held(world: World, classes: list[ClassRef], name: str) -> ClassRef | None:
@@ -198,7 +209,3 @@ def _constructor(world: World, cls: ClassRef) -> list[tuple[FunctionRef, bool]]:
         if world.project.method(base, INIT) == own:
             return [(own, True)] if _is_defined_once(world, *own[:2]) else []
     return []
-
-
-def text_of_call(call: ir.Call) -> str:
-    return dotted(call.func)
