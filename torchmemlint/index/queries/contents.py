@@ -183,7 +183,8 @@ def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
     linked.note(keys.MODULE, ref.path)
     if not linked.complete or ref.path.endswith(".ipynb") or ref.qualname == TOP:
         return False
-    if not (is_started(linked.reader.whole(ref.path)) or _is_of_a_program(linked, ref.path)):
+    alone = is_program(linked, ref.path) and not is_imported_file(linked, ref.path)
+    if not (alone or is_started(linked.reader.whole(ref.path)) or _is_of_a_program(linked, ref.path)):
         return False
     tables, head = linked.calls.tables, header(linked, ref)
     if head.parent or any(use.callee not in ("staticmethod", "classmethod") for use in head.decorators):
@@ -192,7 +193,7 @@ def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
         return False
     owner, _, name = ref.qualname.rpartition(".")
     makes = name == "__init__"
-    if name in TORCH.words["forward"] or name in TORCH.module_methods or (name.startswith("__") and not makes):
+    if (owner and (name in TORCH.words["forward"] or name in TORCH.module_methods)) or (name.startswith("__") and not makes):
         return False
     if owner and not _is_of_plain_class(linked, ClassRef(ref.path, owner)):
         return False

@@ -11,7 +11,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.definitions import BARE, INIT, defined, family, owner_of
 from torchmemlint.semantics.cannot_run.reasons import KnownBy, Reason, Why
-from torchmemlint.semantics.cannot_run.stores import is_declared_global, is_stored
+from torchmemlint.semantics.cannot_run.stores import is_declared_global, may_be_set
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.walk import nodes_of
@@ -64,7 +64,7 @@ def _lacks(world: World, key: tuple[ClassRef, str]) -> bool:
             return False
         if any(other.qualname == f"{each.qualname}.{name}" for other in project.module(each.path).classes):
             return False
-    return not is_stored(world, name)
+    return not may_be_set(world, name, classes)
 
 
 def _registered(world: World, _: str) -> frozenset[str] | None:
@@ -89,7 +89,7 @@ def _calls_of(world: World, words: frozenset[str]) -> list[CallFact]:
 
 def _is_no_option(world: World, name: str) -> bool:
     options = world.memoize(_options, "")
-    return options is not None and name not in options and not is_stored(world, name)
+    return options is not None and name not in options and not may_be_set(world, name)
 
 
 def _options(world: World, _: str) -> frozenset[str] | None:
@@ -226,7 +226,7 @@ def _holds_parsed(world: World, key: tuple[ClassRef, str, int]) -> bool:
     cls, name, depth = key
     classes = family(world, cls)
     facts = [(fact, each) for each in classes or () for fact in world.project.attrs(each) if fact.name == name]
-    if len(facts) != 1 or is_stored(world, name):
+    if len(facts) != 1 or may_be_set(world, name, classes or ()):
         return False
     fact, owner = facts[0]
     found = world.function(FunctionRef(owner.path, fact.method)) if fact.kind is AttrKind.NAME and fact.method else None

@@ -8,7 +8,7 @@ from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.fact_words import AttrKind, ParamKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.cannot_run.stores import is_declared_global, is_stored, may_bind_unseen
+from torchmemlint.semantics.cannot_run.stores import is_declared_global, may_be_set, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -88,7 +88,7 @@ def of_module(world: World, key: tuple[str, str, int]) -> Known | None:
             file = world.project.imported_file(path, name, module or ".") if there else ""
             return world.memoize(of_module, (file, there, depth + 1)) if file else None
     known = _bound_once(places, name)
-    return known if known is not None and not is_stored(world, name) else None
+    return known if known is not None and not may_be_set(world, name) else None
 
 
 def _parameter(world: World, key: tuple[FunctionRef, str]) -> Known | None:
@@ -165,7 +165,7 @@ def _of_class(world: World, key: tuple[ClassRef, str]) -> Known | None:
             if known is None:
                 return None
             values[repr(known.value)] = known.value
-    if len(values) != 1 or is_stored(world, name):
+    if len(values) != 1 or may_be_set(world, name, [each for each in above if isinstance(each, ClassRef)]):
         return None
     return Known(next(iter(values.values())), f"self.{name}")
 

@@ -39,8 +39,8 @@ class Why(StrEnum):
 class KnownBy(StrEnum):
     """How sure that is."""
 
-    RESOLVED = "resolved"
-    """Every name that it rests on is."""
+    RESOLVED = "resolved names"
+    """Every name that it rests on is resolved."""
     ALL_CALLERS = "all callers"
     """Every call of the function is visible, and every file that may import its own."""
     NAME = "a user's name"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import everything
@@ -15,8 +16,11 @@ MAX_FILES = 30
 """Files that say a name: more are not looked at."""
 BINDS_UNSEEN = TORCH.words["binds-unseen"]
 """Words of a module that may bind names of its own, or attributes, by a text."""
-FILLS = re.compile(r"=\s*vars\(|\bvars\([^()]*\)\s*(\[|\.(update|setdefault|pop)\b)")
-"""Ways to change what ``vars`` gives; to read it changes nothing."""
+FILLS = re.compile(
+    r"=\s*vars\([^()]*\)\s*(#|$)|\bvars\([^()]*\)\s*(\[[^\]]*\]\s*=(?!=)|\.(update|setdefault|pop)\b)"
+    r"|[\w.()]*__dict__\s*(=(?!=)|\[[^\]]*\]\s*=(?!=)|\.(update|setdefault|pop)\b)|=\s*[\w.()]*__dict__\s*(#|$)|[\w.()]*__setattr__\s*\("
+)
+"""Ways to store attributes by what ``vars`` and its kin give; to read these changes nothing."""
 SETS = "setattr"
 UNBOUND = ("staticmethod", "classmethod")
 
@@ -39,24 +43,34 @@ def is_declared_global(world: World, path: str, name: str) -> bool:
 
 
 def is_stored(world: World, name: str) -> bool:
-    """Whether an attribute of that name may be stored anywhere in the project but by a method on its own object: that is among the
-    facts of its class."""
-    return world.memoize(_may_set_any, "") or world.memoize(_is_stored, name)
+    """Whether an attribute of that name is stored anywhere in the project but by a plain assignment of a method to its own object: that is
+    among the facts of its class."""
+    return world.memoize(_is_stored, name)
 
 
-def _may_set_any(world: World, _: str) -> bool:
-    """Whether the project sets attributes by a text that it computes."""
-    project = world.project
-    if project.says("__dict__") or project.says("__setattr__"):
-        return True
-    if any(FILLS.search(line) for path in project.modules_saying("vars") for line in world.lines(path)):
-        return True
-    return any(
-        call.callee == SETS and not (len(call.args) > 1 and call.args[1].const)
-        for path in project.modules_saying(SETS)
-        for facts in project.module(path).functions
-        for call in facts.calls
-    )
+def may_be_set(world: World, name: str, classes: Iterable[ClassRef] = ()) -> bool:
+    """As ``is_stored``, and whether the project stores attributes by a text that it computes; on the own object of a method it may be one
+    of objects of these classes alone."""
+    writers = world.memoize(_writers, "")
+    return is_stored(world, name) or None in writers or not {cls.path for cls in classes}.isdisjoint(writers)
+
+
+def _writers(world: World, _: str) -> frozenset[str | None]:
+    """The files in which methods set attributes of their own object by a text that they compute; None is among them where anything
+    sets those of another."""
+    project, found = world.project, set[str | None]()
+    for path in project.modules_saying(SETS):
+        for facts in project.module(path).functions:
+            own = facts.params[0].name if facts.params else ""
+            for call in facts.calls:
+                if call.callee == SETS and not (len(call.args) > 1 and call.args[1].const):
+                    found.add(path if call.args and own and call.args[0].name == own else None)
+    for word in ("vars", "__dict__", "__setattr__"):
+        for path in project.modules_saying(word):
+            for line in world.lines(path):
+                for written in FILLS.finditer(line):
+                    found.add(path if "self" in written[0] else None)
+    return frozenset(found)
 
 
 def _is_stored(world: World, name: str) -> bool:
