@@ -53,10 +53,9 @@ def imported(linked: Linked, path: str, name: str) -> str | None:
 
 def imported_file(linked: Linked, path: str, name: str, module: str) -> str:
     """The file that ``module``, from which the module at ``path`` imports a ``name``, is by its place alone; "" where it is none of
-    the project, or a package, which may have parts that are no Python files."""
-    linked.note(keys.NAME, path, name)
-    found = linked.names.file_of(path, module)
-    return "" if found.endswith("__init__.py") else found
+    the project."""
+    linked.note(*((keys.STARS, path) if name[:1] == "*" else (keys.NAME, path, name)))
+    return linked.names.file_of(path, module)
 
 
 def function(linked: Linked, absolute: str) -> FunctionRef | None:

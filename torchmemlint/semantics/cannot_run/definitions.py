@@ -15,6 +15,8 @@ MAX_IMPORTS = 4
 BARE = TORCH.words["bare-bases"]
 GIVES_ITSELF = TORCH.words["gives-itself"]
 FORWARD, INIT, CALL = TORCH.names["forward"], "__init__", "__call__"
+OF_TORCH = "torch."
+"""Classes of torch have no metaclass, and no ``__new__``, that takes arguments of its own."""
 HOOKS_INPUTS = TORCH.names["forward-pre-hook"]
 HIDES_ATTRIBUTES = ("__getattr__", "__getattribute__", "__setattr__", "__setstate__", "__init_subclass__", "__new__")
 """Methods by which an object may have other attributes than those that are assigned."""
@@ -199,10 +201,10 @@ def _forward(world: World, cls: ClassRef) -> list[tuple[FunctionRef, bool]]:
 
 
 def _constructor(world: World, cls: ClassRef) -> list[tuple[FunctionRef, bool]]:
-    classes = family(world, cls)
-    if classes is None:
+    order = world.project.mro(cls)
+    if any(not base.startswith(OF_TORCH) if isinstance(base, str) else not world.memoize(is_plain, base) for base in order):
         return []
-    for base in world.project.mro(cls):
+    for base in order:
         if isinstance(base, str):
             return []
         own = FunctionRef(base.path, f"{base.qualname}.{INIT}")

@@ -8,7 +8,7 @@ import posixpath
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.reasons import KnownBy, Reason, Why
-from torchmemlint.semantics.cannot_run.stores import is_declared_global, is_stored, may_bind_unseen
+from torchmemlint.semantics.cannot_run.stores import given_by_stars, is_declared_global, is_stored, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.world import MODULE, World
@@ -22,6 +22,7 @@ OLD_TORCH = TORCH.words["removed-from-torch"]
 DICTS = TORCH.words["makes-dicts"]
 STATE = TORCH.names["state"]
 ANY_ATTRIBUTE = "__getattr__"
+PACKAGE = "__init__.py"
 
 
 def unbound(world: World, path: str, scopes: Scopes, name: ir.Name) -> Reason | None:
@@ -37,10 +38,13 @@ def unbound(world: World, path: str, scopes: Scopes, name: ir.Name) -> Reason | 
 
 def _is_unbound(world: World, key: tuple[str, str]) -> bool:
     path, name = key
-    found = world.function(FunctionRef(path, MODULE))
-    if found is None or name in found[0].locals or may_bind_unseen(world, path):
-        return False
-    return not is_declared_global(world, path, name) and not is_stored(world, name)
+    for file in (path, *(world.memoize(given_by_stars, path) or ())):
+        found = world.function(FunctionRef(file, MODULE))
+        if found is None or name in found[0].locals or may_bind_unseen(world, file, False):
+            return False
+        if is_declared_global(world, file, name):
+            return False
+    return world.memoize(given_by_stars, path) is not None and not is_stored(world, name)
 
 
 def removed(world: World, path: str, scopes: Scopes, expr: ir.Attr) -> Reason | None:
@@ -107,8 +111,8 @@ def _lacks(world: World, key: tuple[str, str, str, str]) -> bool:
     """Whether the file that a module surely is has nothing of a name."""
     path, name, module, member = key
     file = world.project.imported_file(path, name, module)
-    if not file or file == path or not _is_meant(path, module, file):
-        return False
+    if not file or file == path or file.endswith(PACKAGE) or not _is_meant(path, module, file):
+        return False  # a package may have parts that are no Python files
     found = world.function(FunctionRef(file, MODULE))
     if found is None or member in found[0].locals or ANY_ATTRIBUTE in found[0].locals or may_bind_unseen(world, file):
         return False

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.attributes import undefined
 from torchmemlint.semantics.cannot_run.binding import does_not_fit
 from torchmemlint.semantics.cannot_run.constants import decided
+from torchmemlint.semantics.cannot_run.definitions import INIT
 from torchmemlint.semantics.cannot_run.names import not_there, removed, unbound
 from torchmemlint.semantics.cannot_run.reasons import KnownBy, Reason, Why
 from torchmemlint.semantics.cannot_run.ways import Scopes, Way, parts_of, way_through, way_to
@@ -131,7 +132,13 @@ def why_not_entered(world: World, ref: FunctionRef) -> Reason | None:
 
 def _not_entered(world: World, key: tuple[FunctionRef, int]) -> Reason | None:
     ref, depth = key
-    if depth == MAX_UP or ref.qualname == MODULE or not world.project.has_visible_users_alone(ref):
+    if depth == MAX_UP or ref.qualname == MODULE:
+        return None
+    header = world.header(ref)
+    if header.owner and not header.decorators and world.memoize(_is_never_made, ClassRef(ref.path, header.owner)):
+        words = f"nothing in the project makes an object of `{short(header.owner)}`"
+        return Reason(Why.UNUSED_CLASS, KnownBy.ALL_CALLERS, words)
+    if not world.project.has_visible_users_alone(ref):
         return None
     calls = [caller for caller in world.project.callers(ref).calls if caller.ref != ref]
     if not calls or len(calls) > MAX_CALLERS:
@@ -142,6 +149,20 @@ def _not_entered(world: World, key: tuple[FunctionRef, int]) -> Reason | None:
         if reason is None:
             return None
     return reason
+
+
+def _is_never_made(world: World, cls: ClassRef) -> bool:
+    """Whether nothing calls a class, or one below it, each of which has a constructor of its own."""
+    classes = [cls, *world.project.subclasses(cls)]
+    for each in classes:
+        init = FunctionRef(each.path, f"{each.qualname}.{INIT}")
+        if world.project.method(each, INIT) != init or not world.project.has_visible_users_alone(init):
+            return False
+        for caller in world.project.callers(init).calls:
+            owner = world.header(caller.ref).owner
+            if not caller.call.callee.endswith(f".{INIT}") or ClassRef(caller.ref.path, owner) not in classes:
+                return False
+    return True
 
 
 def _call_is_blocked(world: World, caller: Caller, depth: int) -> Reason | None:

@@ -16,6 +16,8 @@ class Why(StrEnum):
     """A program is visible that does not use the function."""
     TEST = "test"
     """Only tests run it."""
+    UNUSED_CLASS = "unused-class"
+    """A program is visible that makes no object of its class."""
     UNREACHED = "unreached"
     """Nothing calls the function, or only functions that nothing calls, where a program runs others of its file."""
     LEFT_OVER = "left-over"

@@ -25,15 +25,33 @@ SETS = "setattr"
 UNBOUND = ("staticmethod", "classmethod")
 
 
-def may_bind_unseen(world: World, path: str) -> bool:
-    """Whether a file may bind names of its own that its statements do not show."""
+def may_bind_unseen(world: World, path: str, by_stars: bool = True) -> bool:
+    """Whether a file may bind names of its own that its statements do not show, star imports left out where not ``by_stars``."""
     module = world.project.module(path)
     return (
         module.recovered
         or path.endswith(".ipynb")
-        or any(name[0] == "*" for name, _ in module.imports)
+        or (by_stars and any(name[0] == "*" for name, _ in module.imports))
         or any(facts.names & BINDS_UNSEEN for facts in module.functions)
     )
+
+
+def given_by_stars(world: World, path: str) -> tuple[str, ...] | None:
+    """The files of which a file may have names by star imports, in any number of steps; None where one is not visible, or may give names
+    that it does not bind (the parts of a package in ``__all__``)."""
+    found, waiting = dict[str, None](), [path]
+    while waiting:
+        current = waiting.pop()
+        for name, module in world.project.imports(current):
+            if name[0] != "*":
+                continue
+            file = world.project.imported_file(current, name, module)
+            if not file or (file.endswith("__init__.py") and any("__all__" in line for line in world.lines(file))):
+                return None
+            if file not in found:
+                found[file] = None
+                waiting.append(file)
+    return tuple(found)
 
 
 def is_declared_global(world: World, path: str, name: str) -> bool:
