@@ -20,8 +20,10 @@ from torchmemlint.torch_facts import TORCH
 
 OF_MODULES = TORCH.words["module-attributes"]
 REGISTERS = TORCH.words["registers-names"]
-PARSER = "argparse.ArgumentParser"
-PARSES, ADDS, DEFAULTS, SUBPARSERS = "parse_args", "add_argument", "set_defaults", "add_subparsers"
+PARSER = TORCH.names["parser-class"]
+PARSES, ADDS = TORCH.names["parses-options"], TORCH.names["adds-option"]
+DEFAULTS, SUBPARSERS = TORCH.names["sets-option-defaults"], TORCH.names["adds-commands"]
+LEAVE_ALONE = TORCH.words["leave-options-alone"] | sys.stdlib_module_names
 MAX_UP = 4
 """Calls over which an object is followed to where it was parsed."""
 
@@ -71,10 +73,9 @@ def _registered(world: World, _: str) -> frozenset[str] | None:
     """The names under which modules register buffers, parameters and modules; None where one is computed."""
     found: set[str] = set()
     for call in _calls_of(world, REGISTERS):
-        name = next((arg for arg in call.args if arg.keyword in ("", "name")), None)
-        if name is None or not name.const.startswith("'"):
+        if not call.args or not call.args[0].const.startswith("'"):
             return None
-        found.add(name.const[1:-1])
+        found.add(call.args[0].const[1:-1])
     return frozenset(found)
 
 
@@ -256,6 +257,6 @@ def _is_known(world: World, path: str, qualname: str, call: CallFact) -> bool:
     """Whether what is called is a function of the project, of Python or of torch."""
     absolute = world.project.resolve(path, call.callee, qualname)
     top = (absolute or "").partition(".")[0]
-    if top in sys.stdlib_module_names or top in ("builtins", "torch"):
+    if top in LEAVE_ALONE:
         return True
     return bool(world.project.callees(path, qualname, call.callee, *call.keywords).refs)
