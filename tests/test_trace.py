@@ -47,11 +47,13 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
     ("file", "function", "words", "reason"),
     [
         ("calls_that_do_not_fit", "too_many", "print(net", "it cannot run: the call of `halve(…)` before does not fit its parameters (call, known by: resolved names)"),
-        ("tests_of_constants", "of_a_name", "print(net", "it is never reached: `DEBUG` is always False (constant, known by: all callers)"),
+        ("tests_of_constants", "of_a_name", "print(net", "it is never reached: `DEBUG` is always False (constant, known by: resolved names)"),
         ("attributes_that_nothing_defines", "by_an_option", "print(net", "it cannot run: no parser of the program defines `args.batches`, which is read before (attribute, known by: resolved names)"),
     ],
 )  # fmt: skip
-def test_why_a_place_does_not_run(capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str) -> None:
+def test_why_a_place_does_not_run(
+    capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str
+) -> None:
     folder = FIXTURES / "TML201" / file
     out = traced(capsys, folder / "train.py", function, words, str(folder))
     assert out[out.index("does not run") + 1] == reason

@@ -163,6 +163,7 @@ class Project:
     is_imported_file = query(contents.is_imported_file)
     is_unused_file = query(contents.is_unused_file)
     is_unused_function = query(contents.is_unused_function)
+    is_part_of_program = query(contents.is_part_of_program)
     has_visible_users_alone = query(contents.has_visible_users_alone)
 
     # --- what names and expressions mean

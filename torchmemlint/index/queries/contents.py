@@ -177,14 +177,19 @@ def is_unused_function(linked: Linked, ref: FunctionRef) -> bool:
     return _is_never_called(linked, ref, 0)
 
 
+def is_part_of_program(linked: Linked, path: str) -> bool:
+    """Whether the module at ``path`` is a program, or part of one beside it, and not of a library that others may use."""
+    linked.note(keys.MODULE, path)
+    if not linked.complete or path.endswith(".ipynb"):
+        return False
+    alone = is_program(linked, path) and not is_imported_file(linked, path)
+    return alone or is_started(linked.reader.whole(path)) or _is_of_a_program(linked, path)
+
+
 def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
     """Whether all calls of a function, or of its class where it makes objects, are among its callers: it is part of a program, and
     nothing hands it on, offers it to others, or may have it by a text."""
-    linked.note(keys.MODULE, ref.path)
-    if not linked.complete or ref.path.endswith(".ipynb") or ref.qualname == TOP:
-        return False
-    alone = is_program(linked, ref.path) and not is_imported_file(linked, ref.path)
-    if not (alone or is_started(linked.reader.whole(ref.path)) or _is_of_a_program(linked, ref.path)):
+    if ref.qualname == TOP or not is_part_of_program(linked, ref.path):
         return False
     tables, head = linked.calls.tables, header(linked, ref)
     if head.parent or any(use.callee not in ("staticmethod", "classmethod") for use in head.decorators):

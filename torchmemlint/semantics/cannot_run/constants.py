@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.fact_words import AttrKind, ParamKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.cannot_run.reach import MAIN
+from torchmemlint.semantics.cannot_run.reasons import KnownBy
 from torchmemlint.semantics.cannot_run.stores import is_declared_global, may_be_set, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.world import MODULE, World
@@ -26,6 +28,7 @@ class Known:
 
     value: object
     text: str
+    known_by: KnownBy = KnownBy.RESOLVED
 
 
 def decided(world: World, path: str, scopes: Scopes, test: ir.Expr) -> tuple[bool, Known] | None:
@@ -88,7 +91,9 @@ def of_module(world: World, key: tuple[str, str, int]) -> Known | None:
             file = world.project.imported_file(path, name, module or ".") if there else ""
             return world.memoize(of_module, (file, there, depth + 1)) if file else None
     known = _bound_once(places, name)
-    return known if known is not None and not may_be_set(world, name) else None
+    if known is None or not world.project.is_part_of_program(path) or may_be_set(world, name):
+        return None
+    return known
 
 
 def _parameter(world: World, key: tuple[FunctionRef, str]) -> Known | None:
@@ -98,8 +103,8 @@ def _parameter(world: World, key: tuple[FunctionRef, str]) -> Known | None:
     param = next((each for each in header.params if each.name == name), None)
     if param is None or param.kind in (ParamKind.VAR_POSITIONAL, ParamKind.VAR_KEYWORD) or param.default not in FALSE:
         return None
-    if not world.project.has_visible_users_alone(ref):
-        return None
+    if ref.qualname == MAIN or not world.project.has_visible_users_alone(ref):
+        return None  # a command's entry point gives what it likes
     calls = world.project.callers(ref).calls
     bound = header.owner and all(use.callee != "staticmethod" for use in header.decorators)
     params = header.params[1:] if bound else header.params
@@ -111,7 +116,7 @@ def _parameter(world: World, key: tuple[FunctionRef, str]) -> Known | None:
             given = argument_given(params, name, each)
             if given is not None and given.const != param.default:
                 return None
-    return Known(FALSE[param.default], name) if calls else None
+    return Known(FALSE[param.default], name, KnownBy.ALL_CALLERS) if calls else None
 
 
 def _is_method_call(callee: str) -> bool:
@@ -146,11 +151,14 @@ def _of_class(world: World, key: tuple[ClassRef, str]) -> Known | None:
     that no call gives."""
     cls, name = key
     project = world.project
+    init = project.method(cls, "__init__")
+    if init is None or not project.has_visible_users_alone(init):
+        return None
     family = [*project.mro(cls), *project.subclasses(cls)]
     above = {base for each in family if isinstance(each, ClassRef) for base in project.mro(each)}
     if any(isinstance(base, str) and base not in BARE for base in above):
         return None
-    values: dict[str, object] = {}
+    values: dict[str, Known] = {}
     for each in sorted(base for base in above if isinstance(base, ClassRef)):
         if project.facts(each).decorators or project.method(each, name) or any(project.method(each, hook) for hook in BINDING):
             return None
@@ -164,10 +172,10 @@ def _of_class(world: World, key: tuple[ClassRef, str]) -> Known | None:
                 known = _of_parameter_alone(world, FunctionRef(each.path, fact.method), fact.value)
             if known is None:
                 return None
-            values[repr(known.value)] = known.value
+            values[repr(known.value)] = known
     if len(values) != 1 or may_be_set(world, name, [each for each in above if isinstance(each, ClassRef)]):
         return None
-    return Known(next(iter(values.values())), f"self.{name}")
+    return replace(next(iter(values.values())), text=f"self.{name}")
 
 
 BINDING = ("__getattr__", "__getattribute__", "__setattr__", "__setstate__", "__init_subclass__", "__new__")

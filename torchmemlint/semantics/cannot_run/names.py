@@ -14,7 +14,7 @@ from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
-BUILTINS = frozenset(dir(builtins))
+BUILTINS = frozenset(dir(builtins)) | TORCH.words["names-of-ipython"]
 OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
 OLD_NAMES = TORCH.words["removed-from-python"]
 OLD_DICTS = TORCH.words["dict-methods-of-python-2"]

@@ -53,8 +53,8 @@ def _of_way(world: World, path: str, way: Way) -> Reason | None:
     for scopes, test, value in way.tests:
         known = decided(world, path, scopes, test)
         if known is not None and known[0] is not value:
-            text, constant = short(known[1].text), known[1].value
-            return Reason(Why.CONSTANT, KnownBy.ALL_CALLERS, f"it is never reached: `{text}` is always {constant!r}")
+            words = f"it is never reached: `{short(known[1].text)}` is always {known[1].value!r}"
+            return Reason(Why.CONSTANT, known[1].known_by, words)
     for scopes, each in way.ran:
         reason = raises(world, path, scopes, each)
         if reason is not None:
