@@ -11,7 +11,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.definitions import BARE, INIT, defined, family, owner_of
 from torchmemlint.semantics.cannot_run.reasons import KnownBy, Reason, Why
-from torchmemlint.semantics.cannot_run.stores import is_declared_global, may_be_set
+from torchmemlint.semantics.cannot_run.stores import file_meant, is_declared_global, may_be_set
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.walk import nodes_of
@@ -191,7 +191,7 @@ def _is_parsed_by_module(world: World, key: tuple[str, str, int]) -> bool:
         return False
     if isinstance(bound[0], ir.ImportStmt):
         module, _, there = dict(bound[0].bindings)[name].rpartition(".")
-        file = world.project.imported_file(path, name, module) if module else ""
+        file = file_meant(world, path, name, module) if module else ""
         return bool(file) and depth < MAX_UP and world.memoize(_is_parsed_by_module, (file, there, depth + 1))
     return _parses(world, path, (found[0],), bound[0], depth)
 

@@ -10,7 +10,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.reach import MAIN
 from torchmemlint.semantics.cannot_run.reasons import KnownBy
-from torchmemlint.semantics.cannot_run.stores import is_declared_global, may_be_set, may_bind_unseen
+from torchmemlint.semantics.cannot_run.stores import file_meant, is_declared_global, may_be_set, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -88,7 +88,7 @@ def of_module(world: World, key: tuple[str, str, int]) -> Known | None:
         case [ir.ImportStmt(bindings=bindings)] if depth < MAX_IMPORTS:
             target = dict(bindings)[name]
             module, _, there = target.rpartition(".")
-            file = world.project.imported_file(path, name, module or ".") if there else ""
+            file = file_meant(world, path, name, module or ".") if there else ""
             return world.memoize(of_module, (file, there, depth + 1)) if file else None
     known = _bound_once(places, name)
     if known is None or not world.project.is_part_of_program(path) or may_be_set(world, name):
@@ -142,7 +142,7 @@ def _of_imported_module(world: World, path: str, scopes: Scopes, module: str, na
     found = world.function(FunctionRef(path, MODULE))
     if not target or found is None or len(binders(found[0], module)) != 1:
         return None
-    file = world.project.imported_file(path, module, target)
+    file = file_meant(world, path, module, target)
     return world.memoize(of_module, (file, name, 0)) if file else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.cannot_run.stores import is_declared_global, is_stored, may_bind_unseen
+from torchmemlint.semantics.cannot_run.stores import file_meant, is_declared_global, is_stored, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -37,7 +37,7 @@ def _defined(world: World, key: tuple[str, str, int]) -> FunctionRef | ClassRef 
     match binders(found[0], name):
         case [ir.ImportStmt(bindings=bindings)] if depth < MAX_IMPORTS:
             module, _, there = dict(bindings)[name].rpartition(".")
-            file = world.project.imported_file(path, name, module) if module else ""
+            file = file_meant(world, path, name, module) if module else ""
             return world.memoize(_defined, (file, there, depth + 1)) if file else None
         case [ir.FunctionDef()] if _is_defined_once(world, path, name) and not is_stored(world, name):
             return FunctionRef(path, name)
@@ -58,7 +58,7 @@ def members(world: World, path: str, scopes: Scopes, module: str, name: str) -> 
     target = dict(world.project.imports(path)).get(module, "")
     if found is None or not target or len(binders(found[0], module)) != 1 or may_bind_unseen(world, path):
         return None
-    file = world.project.imported_file(path, module, target)
+    file = file_meant(world, path, module, target)
     return world.memoize(_defined, (file, name, 0)) if file else None
 
 

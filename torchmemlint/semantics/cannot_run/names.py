@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import builtins
-import posixpath
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.cannot_run.reasons import KnownBy, Reason, Why
-from torchmemlint.semantics.cannot_run.stores import given_by_stars, is_declared_global, is_stored, may_bind_unseen
+from torchmemlint.semantics.cannot_run.stores import file_meant, given_by_stars, is_declared_global, is_stored, may_bind_unseen
 from torchmemlint.semantics.cannot_run.ways import Scopes, binders
 from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.world import MODULE, World
@@ -110,8 +109,8 @@ def _is_beside(world: World, path: str, name: str, module: str) -> bool:
 def _lacks(world: World, key: tuple[str, str, str, str]) -> bool:
     """Whether the file that a module surely is has nothing of a name."""
     path, name, module, member = key
-    file = world.project.imported_file(path, name, module)
-    if not file or file == path or file.endswith(PACKAGE) or not _is_meant(path, module, file):
+    file = file_meant(world, path, name, module)
+    if not file or file == path or file.endswith(PACKAGE):
         return False  # a package may have parts that are no Python files
     found = world.function(FunctionRef(file, MODULE))
     if found is None or member in found[0].locals or ANY_ATTRIBUTE in found[0].locals or may_bind_unseen(world, file):
@@ -119,13 +118,3 @@ def _lacks(world: World, key: tuple[str, str, str, str]) -> bool:
     if is_declared_global(world, file, member) or is_stored(world, member):
         return False
     return not any("sys.modules" in line for line in world.lines(file))
-
-
-def _is_meant(path: str, module: str, file: str) -> bool:
-    """Whether Python finds a module where the project has it: by dots, beside the file, or from a folder above it."""
-    if module.startswith("."):
-        return True
-    below = module.replace(".", "/") + ".py"
-    root = posixpath.normpath(file).removesuffix(below)
-    folder = posixpath.dirname(posixpath.normpath(path))
-    return posixpath.normpath(file).endswith(below) and f"{folder}/".startswith(root)

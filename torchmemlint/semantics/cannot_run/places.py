@@ -13,6 +13,7 @@ from torchmemlint.semantics.cannot_run.constants import decided
 from torchmemlint.semantics.cannot_run.definitions import INIT
 from torchmemlint.semantics.cannot_run.names import not_there, removed, unbound
 from torchmemlint.semantics.cannot_run.reasons import KnownBy, Reason, Why
+from torchmemlint.semantics.cannot_run.stores import file_meant
 from torchmemlint.semantics.cannot_run.ways import Scopes, Way, parts_of, way_through, way_to
 from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.walk import everything
@@ -103,7 +104,7 @@ def _imports(world: World, path: str, way: Way, depth: int) -> Reason | None:
         for name, target in statement.bindings if isinstance(statement, ir.ImportStmt) else ():
             module = target.rpartition(".")[0]
             for each in (target, module):
-                file = world.project.imported_file(path, name, each) if each.strip(".") else ""
+                file = file_meant(world, path, name, each) if each.strip(".") else ""
                 if file and file != path and depth < MAX_IMPORTS:
                     reason = world.memoize(_unimportable, (file, depth + 1))
                     if reason is not None:

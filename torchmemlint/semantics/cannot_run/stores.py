@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 
@@ -36,6 +37,19 @@ def may_bind_unseen(world: World, path: str, by_stars: bool = True) -> bool:
     )
 
 
+def file_meant(world: World, path: str, name: str, module: str) -> str:
+    """The file of the project that Python takes for a module of which a file imports a name: by dots, beside the file, or from a folder
+    above it; "" where it may be another one."""
+    file = world.project.imported_file(path, name, module)
+    if not file or module.startswith("."):
+        return file
+    found = posixpath.normpath(file).removesuffix("/__init__.py").removesuffix(".py")
+    below = module.replace(".", "/")
+    folder = posixpath.dirname(posixpath.normpath(path))
+    meant = f"/{found}".endswith(f"/{below}") and f"{folder}/".startswith(found.removesuffix(below))
+    return file if meant else ""
+
+
 def given_by_stars(world: World, path: str) -> tuple[str, ...] | None:
     """The files of which a file may have names by star imports, in any number of steps; None where one is not visible, or may give names
     that it does not bind (the parts of a package in ``__all__``)."""
@@ -45,7 +59,7 @@ def given_by_stars(world: World, path: str) -> tuple[str, ...] | None:
         for name, module in world.project.imports(current):
             if name[0] != "*":
                 continue
-            file = world.project.imported_file(current, name, module)
+            file = file_meant(world, current, name, module)
             if not file or (file.endswith("__init__.py") and any("__all__" in line for line in world.lines(file))):
                 return None
             if file not in found:
