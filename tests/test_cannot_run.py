@@ -112,6 +112,12 @@ def test_imports(more: str, words: str) -> None:
     assert reason("from more import helper", more=f"import torch\n{more}\n") == words
 
 
+def test_a_folder_and_a_file_in_it_of_one_name() -> None:
+    files = {"more__more": "import torch\n", "more__sizes": "import torch\nlimit = 3\n"}
+    star = files | {"more__load": "import torch\nfrom more.sizes import *\nfrom more import sizes\n"}
+    assert reason("from more.load import limit", **star) == ""
+
+
 def test_an_import_of_what_cannot_be_imported() -> None:
     files = {"more": "import torch\nfrom most import helper\n", "most": "import torch\nfrom nets import Nothing\n"}
     assert reason("import more", **files) == "it cannot run: the import of more fails"

@@ -80,6 +80,8 @@ def is_dict(world: World, path: str, scopes: Scopes, expr: ir.Expr) -> bool:
 def not_there(world: World, path: str, statement: ir.ImportStmt) -> Reason | None:
     """The reason, where an import raises ImportError."""
     for name, target in statement.bindings:
+        if name.startswith("*"):
+            continue
         old = next((each for each in (target, *_above(target)) if each in OLD_NAMES or each in OLD_TORCH), None)
         if old is not None and not world.project.is_inside(target) and not _is_beside(world, path, name, old):
             why, words = (
