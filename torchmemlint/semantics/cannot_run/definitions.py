@@ -54,9 +54,8 @@ def members(world: World, path: str, scopes: Scopes, module: str, name: str) -> 
     """As ``defined``, of ``module.name``."""
     if any(module in function.locals for function in scopes if function.qualname != MODULE):
         return None
-    found = world.function(FunctionRef(path, MODULE))
     target = dict(world.project.imports(path)).get(module, "")
-    if found is None or not target or len(binders(found[0], module)) != 1 or may_bind_unseen(world, path):
+    if not target or len(world.memoize_of_function(_bound_by, (path, module))) != 1 or may_bind_unseen(world, path):
         return None
     file = file_meant(world, path, module, target)
     return world.memoize(_defined, (file, name, 0)) if file else None
@@ -148,7 +147,10 @@ def _made(world: World, path: str, scopes: Scopes, place: ir.Expr) -> ClassRef |
     match place:
         case ir.Name():
             within = next((each for each in reversed(scopes) if place.id in each.locals), None)
-            bound = binders(within, place.id) if within is not None else []
+            if within is not None and within.qualname == MODULE:
+                bound = world.memoize_of_function(_bound_by, (path, place.id))
+            else:
+                bound = binders(within, place.id) if within is not None else []
             if len(bound) != 1 or any(param.name == place.id for each in scopes for param in each.params):
                 return None
             if within is not None and within.qualname == MODULE and is_declared_global(world, path, place.id):
@@ -163,6 +165,13 @@ def _made(world: World, path: str, scopes: Scopes, place: ir.Expr) -> ClassRef |
             classes = family(world, cls) if cls is not None else None
             return _held(world, classes, place.name) if classes else None
     return None
+
+
+def _bound_by(world: World, key: tuple[str, str]) -> list[object]:
+    """What binds a name of a module: asked for each call, of modules that may be long."""
+    path, name = key
+    found = world.function(FunctionRef(path, MODULE))
+    return binders(found[0], name) if found is not None else []
 
 
 def _maker(value: ir.Expr) -> str:

@@ -200,7 +200,7 @@ def holds_node(expr: ir.Expr, node: int) -> bool:
 
 def binders(function: ir.Function, name: str) -> list[object]:
     """Whatever binds a name in a function's own scope, or in a module's."""
-    return list(_binders(function.body, name))
+    return list(_binders(function.body, name)) if name in function.locals else []
 
 
 def _binders(body: object, name: str) -> Iterator[object]:
