@@ -177,6 +177,77 @@ def is_unused_function(linked: Linked, ref: FunctionRef) -> bool:
     return _is_never_called(linked, ref, 0)
 
 
+def is_part_of_program(linked: Linked, path: str) -> bool:
+    """Whether the module at ``path`` is a program, or part of one beside it, and not of a library that others may use."""
+    linked.note(keys.MODULE, path)
+    if not linked.complete or path.endswith(".ipynb"):
+        return False
+    alone = is_program(linked, path) and not is_imported_file(linked, path)
+    return alone or is_started(linked.reader.whole(path)) or _is_of_a_program(linked, path)
+
+
+def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
+    """Whether all calls of a function, or of its class where it makes objects, are among its callers: it is part of a program, and
+    nothing hands it on, offers it to others, or may have it by a text."""
+    if ref.qualname == TOP or not is_part_of_program(linked, ref.path):
+        return False
+    tables, head = linked.calls.tables, header(linked, ref)
+    if head.parent or any(use.callee not in ("staticmethod", "classmethod") for use in head.decorators):
+        return False
+    if any(tables.calls(word) or tables.has_word(word) for word in sorted(TORCH.words["calls-by-name"])):
+        return False
+    owner, _, name = ref.qualname.rpartition(".")
+    makes = name == "__init__"
+    if (owner and (name in TORCH.words["forward"] or name in TORCH.module_methods)) or (name.startswith("__") and not makes):
+        return False
+    if owner and not _is_of_plain_class(linked, ClassRef(ref.path, owner)):
+        return False
+    known = owner.rpartition(".")[2] if makes else name
+    if tables.reads(known) or tables.aliases(known) or tables.is_looked_up(known) or tables.is_put_together(known):
+        return False
+    if _is_imported_by_name(linked, (owner or name).rpartition(".")[2], "/__init__.py"):
+        return False
+    if (makes and _is_taken(linked, ref.path, owner)) or _may_look_up(linked, bool(owner) and not makes):
+        return False
+    if owner and not makes and any(_may_be_of_any(linked, caller, call) for caller, call in tables.calls(name)):
+        return False
+    return not linked.calls.callers(ref).escapes
+
+
+def _is_of_plain_class(linked: Linked, ref: ClassRef) -> bool:
+    """Whether a class is what its text says: no decorator, and nothing above it but classes of the project and modules of torch."""
+    linked.note(keys.WHOLE, ref.path, ref.qualname)
+    facts = linked.reader.facts_of(ref)
+    bare = TORCH.words["bare-bases"]
+    return not facts.decorators and all(isinstance(base, ClassRef) or base in bare for base in linked.classes.mro(ref))
+
+
+def _is_taken(linked: Linked, path: str, qualname: str) -> bool:
+    """Whether some function but its own methods, or a module, takes a class as a value."""
+    name = qualname.rpartition(".")[2]
+    for other in linked.calls.tables.sayers(name):
+        linked.note(keys.MODULE, other)
+        for facts in linked.reader.whole(other).functions:
+            if (other, facts.owner) != (path, qualname) and any(text.rpartition(".")[2] == name for text in facts.reads):
+                return True
+    return False
+
+
+def _may_look_up(linked: Linked, of_objects: bool) -> bool:
+    """Whether some module takes a name out of a namespace by a text that it computes: ``getattr(models, arch)``,
+    ``models.__dict__[arch]``, ``eval(arch)``; ``of_objects``: also out of an object's."""
+    tables = linked.calls.tables
+    if any("__dict__[" in call.callee or call.callee.startswith("eval()") for _, call in tables.calls("")):
+        return True
+    return any(
+        len(call.args) > 1
+        and not call.args[1].const
+        and (of_objects or not call.args[0].name.startswith("self"))
+        and not isinstance(linked.names.dotted(ref.path, call.args[0].name) if call.args[0].name else None, Outside)
+        for ref, call in tables.calls("getattr")
+    )
+
+
 def _is_never_called(linked: Linked, ref: FunctionRef, depth: int) -> bool:
     """As ``is_unused_function``; a function that only such ones call is one."""
     head = header(linked, ref)
