@@ -35,7 +35,7 @@ from torchmemlint.rules.scorecard import (
     by_hand,
     confidence_of,
     probability,
-    row_of,
+    rows_with,
     table,
 )
 
@@ -90,7 +90,7 @@ def outcome(line: Line) -> float:
 def known(line: Line) -> frozenset[str]:
     """The rows of a finding, by the facts that were not made from the sample that it is of."""
     recorded = MADE["samples"][line["sample"].partition("-")[0]]
-    return frozenset(row_of(fact) for fact in line["evidence"] if not was_made(MADE["facts"].get(fact, ""), recorded))
+    return rows_with(fact for fact in line["evidence"] if not was_made(MADE["facts"].get(fact, ""), recorded))
 
 
 def was_made(day: str, recorded: str) -> bool:
@@ -199,7 +199,7 @@ def signs() -> dict[str, int]:
     """Fact → 1 where it speaks for a finding, -1 where it speaks against one."""
     groups = by_hand()["weighs"]
     return {
-        **dict.fromkeys(groups["assumed"] | groups["against"] | {HIDDEN}, -1),
+        **dict.fromkeys(groups["assumed"] | groups["grave"] | groups["against"] | {HIDDEN}, -1),
         **dict.fromkeys(groups["for"], 1),
     }
 

@@ -107,6 +107,8 @@ def _finding(entry: dict[str, Any]) -> Finding:
         cost=_text(entry["cost"]),
         help=_text(entry["help"]),
         unless=_text(entry.get("unless", "")),
+        probability=_share(entry.get("probability", 1.0)),
+        evidence=tuple((_text(fact["fact"]), _text(fact["known_by"])) for fact in entry.get("evidence", ())),
         function=_text(entry["function"]),
         statement=_text(entry["statement"]),
         noqa_row=_number(entry["noqa_row"]),
@@ -155,6 +157,12 @@ def _code(value: object) -> str:
     if not any(rule.code == value for rule in ALL_RULES):
         raise TypeError(f"{value!r} is no rule")
     return str(value)
+
+
+def _share(value: object) -> float:
+    if not isinstance(value, float | int) or not 0 <= value <= 1:
+        raise TypeError(f"{value!r} is no probability")
+    return value
 
 
 def _number(value: object) -> int:

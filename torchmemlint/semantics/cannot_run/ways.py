@@ -113,7 +113,7 @@ def evaluated_by(statement: ir.Stmt) -> Iterator[ir.Expr | ir.ImportStmt]:
     """The expressions that a statement evaluates whatever happens inside its blocks. Decorators are left out: tools put some among
     the builtins."""
     match statement:
-        case ir.ExprStmt():
+        case ir.ExprStmt() | ir.Return() | ir.Raise() if statement.value is not None:
             yield statement.value
         case ir.Assign():
             yield statement.value
@@ -128,8 +128,6 @@ def evaluated_by(statement: ir.Stmt) -> Iterator[ir.Expr | ir.ImportStmt]:
             yield statement.iterable
         case ir.With():
             yield from (item.manager for item in statement.items)
-        case ir.Return() | ir.Raise() if statement.value is not None:
-            yield statement.value
         case ir.FunctionDef():
             yield from (param.default for param in statement.function.params if param.default is not None)
         case ir.ClassDef():
@@ -206,7 +204,7 @@ def binders(function: ir.Function, name: str) -> list[object]:
 def _binders(body: object, name: str) -> Iterator[object]:
     for each in walk(body):
         match each:
-            case ir.Assign() if any(name in target_names(target) for target in each.targets):
+            case ir.Assign() | ir.Delete() if any(name in target_names(target) for target in each.targets):
                 yield each
             case ir.AugAssign() | ir.For() | ir.CompClause() if name in target_names(each.target):
                 yield each
@@ -219,8 +217,6 @@ def _binders(body: object, name: str) -> Iterator[object]:
             case ir.Walrus() if each.target.id == name:
                 yield each
             case ir.MatchCase() if name in each.binds:
-                yield each
-            case ir.Delete() if any(name in target_names(target) for target in each.targets):
                 yield each
             case ir.FunctionDef() | ir.Lambda():
                 if isinstance(each, ir.FunctionDef) and each.function.name == name:
