@@ -163,15 +163,12 @@ class Project:
     is_imported_file = query(contents.is_imported_file)
     is_unused_file = query(contents.is_unused_file)
     is_unused_function = query(contents.is_unused_function)
-    is_part_of_program = query(contents.is_part_of_program)
-    has_visible_users_alone = query(contents.has_visible_users_alone)
 
     # --- what names and expressions mean
 
     resolve = query(names.resolve)
     variable = query(names.variable)
     imported = query(names.imported)
-    imported_file = query(names.imported_file)
     function = query(names.function)
     klass = query(names.klass)
     is_inside = query(names.is_inside)
@@ -204,7 +201,6 @@ class Project:
     classes_given = query(calls.classes_given)
     objects_given = query(calls.objects_given)
     says = query(calls.says)
-    modules_saying = query(calls.modules_saying)
     mentions_cuda = query(calls.mentions_cuda)
 
     # --- grad mode and gradients

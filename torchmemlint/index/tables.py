@@ -300,19 +300,6 @@ class Tables:
             self._known_words[word] = found
         return found
 
-    def sayers(self, word: str) -> list[str]:
-        """The modules in which ``has_word`` finds the word, sorted."""
-        self._note(keys.WORD, word)
-        if self._words is not None:
-            return sorted(self._words.modules(keys.WORD, word))
-        return [
-            path
-            for path, module in sorted(self._modules.items())
-            if any(
-                word in f.names or any(arg.keyword == word for call in f.calls for arg in call.args) for f in module.functions
-            )
-        ]
-
     def gives_cuda(self) -> bool:
         """Whether "cuda" is given for a device."""
         self._note(keys.CUDA, "")

@@ -95,8 +95,6 @@ def _params(linked: Linked, ref: FunctionRef) -> Sequence[ParamFact]:
 def objects_given(linked: Linked, ref: FunctionRef, parameter: str, depth: int = 0) -> tuple[tuple[FunctionRef, str], ...]:
     """As ``arguments_given``, where an argument that is a parameter of its function in turn is followed to what its callers give."""
     found: dict[tuple[FunctionRef, str], None] = {}
-    if linked.reader.head(ref.path, ref.qualname) is None:  # a lambda
-        return ()
     for caller, text in arguments_given(linked, ref, parameter):
         found[caller, text] = None
         if depth < _MAX_UP and caller != ref and text in {param.name for param in linked.reader.header(caller).params}:
@@ -117,11 +115,6 @@ def classes_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[Cla
 def says(linked: Linked, word: str) -> bool:
     """Whether any function of the project says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
     return linked.calls.tables.has_word(word)
-
-
-def modules_saying(linked: Linked, word: str) -> tuple[str, ...]:
-    """The modules in which some function ``says`` this word, sorted."""
-    return tuple(linked.calls.tables.sayers(word))
 
 
 def mentions_cuda(linked: Linked) -> bool:

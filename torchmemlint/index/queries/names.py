@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 
 from torchmemlint.index import keys
@@ -50,21 +49,6 @@ def imported(linked: Linked, path: str, name: str) -> str | None:
     linked.note(keys.NAME, path, name)
     found = linked.names.by_import(path, name)
     return linked.names.absolute(found) if found is not None else None
-
-
-def imported_file(linked: Linked, path: str, name: str, module: str) -> str:
-    """The file that ``module``, from which the module at ``path`` imports a ``name``, is by its place alone; "" where it is none of
-    the project, or another folder above has a module of that name: which one is meant says the folder that Python was started in."""
-    linked.note(*((keys.STARS, path) if name[:1] == "*" else (keys.NAME, path, name)))
-    found = linked.names.file_of(path, module)
-    if not found or module.startswith("."):
-        return found
-    folder = f"{posixpath.dirname(posixpath.normpath(path))}/"
-    places = [
-        posixpath.dirname(each.directory or each.path)
-        for each in linked.names.layout.candidates(path, module.partition(".")[0])
-    ]
-    return found if sum(not place or folder.startswith(f"{place}/") for place in places) < 2 else ""
 
 
 def function(linked: Linked, absolute: str) -> FunctionRef | None:
