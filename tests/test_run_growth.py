@@ -184,6 +184,60 @@ def test_what_grows_is_named_with_its_line(tmp_path: Path, text: str, line: int,
     assert holder in first
 
 
+CONTEXT = NETWORK + (
+    "import contextvars\ntrail = contextvars.ContextVar('trail', default=())\n"
+    "for i in range(40):\n    out = model(torch.randn(32, 16))\n    trail.set((*trail.get(), out))\n"
+)
+ARRAY = NETWORK + (
+    "import numpy\nresults = numpy.empty((60, 2), dtype=object)\n"
+    "for i in range(60):\n    results[i, 0] = float(i)\n    results[i, 1] = model(torch.randn(32, 16)).mean()\n"
+)
+GENERATOR = NETWORK + (
+    "def window():\n    seen = []\n    while True:\n        seen.append((yield len(seen)))\n\n\n"
+    "kept = window()\nnext(kept)\nfor i in range(40):\n    kept.send(model(torch.randn(32, 16)))\n"
+)
+TWO_NAMES = NETWORK + (
+    "cell = nn.RNNCell(16, 64)\n\n\ndef train():\n    hidden = torch.zeros(8, 64)\n    for i in range(40):\n        state = hidden\n"
+    "        hidden = cell(torch.randn(8, 16), state)\n\n\ntrain()\n"
+)
+RECORDS = NETWORK + (
+    "class Record:\n    def __init__(self, value):\n        self.args = ('loss', value)\n\n\nrecords = []\n"
+    "for i in range(40):\n    out = model(torch.randn(32, 16))\n    records.append(Record(out.square().mean() + out.mean()))\n"
+)
+COLLECTED = NETWORK + (
+    "import gc\nclass Step:\n    def run(self):\n        self.out = model(torch.randn(32, 16))\n        self.done = self.run\n\n\n"
+    "for i in range(60):\n    Step().run()\n    if i % 7 == 6:\n        gc.collect()\n"
+)
+GROUPS = NETWORK + (
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor i in range(40):\n    code = torch.zeros(32, 16, requires_grad=True)\n"
+    "    optimizer.add_param_group({'params': [code]})\n    model(code).sum().backward()\n    optimizer.step()\n"
+)
+THREAD = NETWORK + (
+    "import queue, threading\ninbox = queue.Queue()\n\n\ndef writer():\n    pending = []\n    while (item := inbox.get()) is not None:\n"
+    "        pending.append(item)\n        inbox.task_done()\n\n\nthread = threading.Thread(target=writer)\nthread.start()\n"
+    "for i in range(40):\n    inbox.put(model(torch.randn(32, 16)))\n    inbox.join()\ninbox.put(None)\nthread.join()\n"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "line", "holder"),
+    [
+        (CONTEXT, 12, "`trail` (context variable)"), (ARRAY, 12, "`results`"), (GENERATOR, 11, "`seen` (local of the generator `window`)"),
+        (TWO_NAMES, 15, "`hidden` (local of `train`)"), (RECORDS, 16, "`records`"), (COLLECTED, 12, "through `Step.done`"),
+        (GROUPS, 11, "`optimizer.param_groups`"), (THREAD, 15, "`pending` (local of `writer`)"),
+    ],
+    ids=["context", "array", "generator", "two names", "records", "collected", "groups", "thread"],
+)  # fmt: skip
+def test_holders_of_other_kinds_are_named(tmp_path: Path, text: str, line: int, holder: str) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, text)
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"train.py:{line}: grows "), done.stderr
+    assert holder in first
+    assert "no Python object holds it" not in done.stderr
+
+
 @pytest.mark.slow
 def test_a_buffer_that_fills_up_is_not_reported(tmp_path: Path) -> None:
     pytest.importorskip("torch")

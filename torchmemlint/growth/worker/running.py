@@ -40,6 +40,7 @@ class Running:
 
             self._session = Session(self._live if self._options.get("live") else None, self._options.get("steps"))
             self._session.stop_program = self._stop
+            self._session.collected.start()
             self._hooks = Hooks(self._session.event, self._session.create_graph.append)
             self._hooks.install(torch)
             os.register_at_fork(after_in_child=self._in_child)
@@ -50,6 +51,7 @@ class Running:
         """A worker of a loader measures nothing."""
         if self._session is not None:
             self._session.off = "forked"
+            self._session.collected.stop()
             self._hooks.remove()
 
     def _stop(self) -> None:
