@@ -6,10 +6,11 @@ import gc
 import types
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, is_node, is_tensor, storage_of, tensors_and_nodes
-from torchmemlint.growth.worker.holders import Path, is_a, is_array
+from torchmemlint.growth.worker.holders import CACHE, Path, is_a, is_array
 from torchmemlint.growth.worker.unseen import is_older
 
 NAMED = ("local", "global", "class", "generator", "context")
@@ -63,14 +64,14 @@ class Evidence:
     def anchor(self, path: Path) -> Any:
         """The first object on the way up that was there before what it holds; the owner of the name if there is none; None where nobody
         in Python holds it, or where it only takes the place of an earlier one: the gradient of an old tensor."""
-        for one in path.objects[1:]:
+        for one, above in pairwise([*path.objects[1:], None]):
             if is_array(one):
                 if is_older(one, self.first.new):
                     return one
             elif not self.first.is_new(one):
-                if not is_tensor(one):
-                    return one
-                return None
+                if is_a(above, CACHE):  # its own table
+                    return above
+                return None if is_tensor(one) else one
         return path.root.owner if path.root.kind in NAMED else None
 
     def size(self, members: Iterable[Any]) -> Size:

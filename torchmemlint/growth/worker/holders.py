@@ -186,9 +186,6 @@ class Search:
             return Root("generator", _local_of(top, chain[-2]), name_of(code) if code else "?", top)
         if is_a(top, contextvars.Context):
             return Root("context", next((key for key, value in context(top).items() if _is_in(value, chain)), "?"), "", top)
-        found = self.roots.of(top)
-        if found is not None:
-            return found
         if is_a(top, type) and len(chain) > 1:
             below = chain[-2]
             inside = CLASS_SPACE(top)
@@ -197,7 +194,7 @@ class Search:
                 if attribute is not None:
                     return Root("class", attribute, top.__qualname__, top)
             return Root("class", _key(inside, below) or "?", top.__qualname__, top)
-        return None
+        return self.roots.of(top)
 
     def _unnamed(self, chain: list[Any]) -> Path:
         top = chain[-1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from torchmemlint.growth.worker.frames import Place
 from torchmemlint.growth.worker.heap import Size
 from torchmemlint.growth.worker.lines import Mark
 from torchmemlint.growth.worker.marks import Bindings
@@ -15,7 +16,7 @@ from torchmemlint.growth.worker.marks import Bindings
 @dataclass(slots=True)
 class Keeper:
     """Who keeps what grows. ``kind``: container, name, attribute, cycle, native. ``size`` is that of ``iterations`` iterations;
-    ``elsewhere``: the function of another thread whose variable it is; ``bindings``: the names that its value has, if the holder is such a name."""
+    ``defined``: where the function of a cache is; ``elsewhere``: the function of another thread whose variable it is; ``bindings``: the names that its value has, if the holder is such a name."""
 
     kind: str
     holder: str
@@ -32,6 +33,7 @@ class Keeper:
     loop_local: bool = False
     elsewhere: CodeType | None = None
     bindings: Bindings | None = None
+    defined: Place | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -44,4 +46,15 @@ class Keeper:
         return self.bindings.renamed(self.holder) if self.bindings is not None else self.holder
 
 
-__all__ = ["Keeper"]
+def each_once(keepers: Iterable[Keeper]) -> list[Keeper]:
+    """Keepers of one name as one: a cache holds its keys and its values."""
+    found: dict[tuple[str, str, str], Keeper] = {}
+    for one in keepers:
+        first = found.setdefault(one.key, one)
+        if first is not one:
+            first.size += one.size
+            first.alive += one.alive
+    return list(found.values())
+
+
+__all__ = ["Keeper", "each_once"]

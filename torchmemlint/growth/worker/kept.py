@@ -9,6 +9,7 @@ from typing import Any
 
 from torchmemlint.growth.worker import again, marks
 from torchmemlint.growth.worker.evidence import Evidence, below
+from torchmemlint.growth.worker.frames import Place, name_of
 from torchmemlint.growth.worker.heap import is_tensor
 from torchmemlint.growth.worker.holders import CACHE, Path, described, element, is_a, is_array, is_namespace, named
 from torchmemlint.growth.worker.keeper import Keeper
@@ -45,7 +46,7 @@ def kept(evidence: Evidence, paths: list[Path], stack: types.FrameType, loop_fra
         keeper.kind, keeper.holder = "attribute", named(path, path.objects[inside - 1])
         keeper.gets, keeper.mark = described(path.objects[:inside]), marks.attribute(anchor, path.objects[inside - 1])
     if is_a(anchor, CACHE):
-        keeper.gets = "an entry"
+        keeper.holder, keeper.gets, keeper.defined = f"{keeper.holder} (cache)", "an entry", _defined(anchor)
     return keeper
 
 
@@ -53,6 +54,13 @@ def _is_container(anchor: Any, path: Path, inside: int) -> bool:
     if is_a(anchor, CACHE) or is_array(anchor):
         return True
     return is_a(anchor, marks.CONTAINERS) and not _is_namespace(anchor, path, inside)
+
+
+def _defined(cache: Any) -> Place | None:
+    function: Any = getattr(cache, "__wrapped__", None)
+    if not is_a(function, types.FunctionType):
+        return None
+    return Place(function.__code__.co_filename, function.__code__.co_firstlineno, name_of(function.__code__))
 
 
 def _changes(anchor: Any, held: Any) -> Callable[[types.FrameType | None], object]:

@@ -16,7 +16,7 @@ from torchmemlint.growth.worker.carried import carried, carriers
 from torchmemlint.growth.worker.evidence import NAMED, Evidence
 from torchmemlint.growth.worker.heap import Begin, Snapshot, garbage, is_node, is_tensor
 from torchmemlint.growth.worker.holders import Path, Roots, Search
-from torchmemlint.growth.worker.keeper import Keeper
+from torchmemlint.growth.worker.keeper import Keeper, each_once
 from torchmemlint.growth.worker.kept import kept
 from torchmemlint.growth.worker.nameless import cycles, without_name
 from torchmemlint.growth.worker.replaced import buffers_in, replaced
@@ -73,6 +73,7 @@ class _Finished:
         if self._explained(found) < 0.5:
             found += replaced(evidence, self._buffers, self._roots)
         least = evidence.rate * evidence.iterations / 20
+        found = each_once(found)
         return [keeper for keeper in found if keeper.size.with_overhead > (least if keeper.kind in ("native", "cycle") else 0)]
 
     def _explained(self, found: list[Keeper]) -> float:

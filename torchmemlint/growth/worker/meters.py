@@ -85,12 +85,14 @@ class Collected:
     def __init__(self, live: Callable[[], int], share: float) -> None:
         self._live, self._share = live, share
         self._before: int | None = None
+        self._then: Callable[[], None] | None = None
         self._started = time.perf_counter()
         self._spent = 0.0
         self.bytes = 0
 
-    def start(self) -> None:
-        """Watch the collector from now on."""
+    def start(self, then: Callable[[], None]) -> None:
+        """Watch the collector from now on; ``then`` is called whenever it has run."""
+        self._then = then
         gc.callbacks.append(self._called)
 
     def stop(self) -> None:
@@ -106,6 +108,8 @@ class Collected:
         elif self._before is not None:
             self.bytes += max(0, self._before - self._live())
             self._before = None
+        if phase == "stop" and self._then is not None:
+            self._then()
         self._spent += time.perf_counter() - begin
 
 

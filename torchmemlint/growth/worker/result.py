@@ -84,6 +84,7 @@ def growth_of(loop: Loop, found: Found, session: Session) -> dict[str, Any]:
         "unknown_saved": size.unknown,
         "chained": keeper.kind == "name" and keeper.gets == "the result of each step",
         "line": line.as_json() if line else None,
+        "defined": keeper.defined.as_json() if keeper.defined else None,
         "callers": [caller.as_json() for caller in callers],
         "no_line": found.no_line or "nothing changed at a line of yours in the iterations that were traced",
         "loop": loop.place().as_json(),
