@@ -183,7 +183,8 @@ class Search:
             return Root("global", _key(space, chain[-2]) or "?", name, space)
         if is_a(top, GENERATORS) and len(chain) > 1:  # before a name that it has: it holds by a local of its own
             code = getattr(top, "gi_code", None) or getattr(top, "cr_code", None) or getattr(top, "ag_code", None)
-            return Root("generator", _local_of(top, chain[-2]), name_of(code) if code else "?", top)
+            held = _below_the_generator(chain)[-1:]
+            return Root("generator", _local_of(top, held[0]) if held else "?", name_of(code) if code else "?", top)
         if is_a(top, contextvars.Context):
             return Root("context", next((key for key, value in context(top).items() if _is_in(value, chain)), "?"), "", top)
         if is_a(top, type) and len(chain) > 1:
@@ -211,7 +212,15 @@ class Search:
 def _below_the_root(chain: list[Any], root: Root) -> list[Any]:
     if root.kind == "context":  # above the value come the nodes of the context's own table
         return [one for one in chain[:-1] if not type(one).__name__.startswith("hamt")]
+    if root.kind == "generator":
+        return [*_below_the_generator(chain), root.owner]
     return chain[:-1] if root.kind in ("global", "class") and len(chain) > 1 else chain
+
+
+def _below_the_generator(chain: list[Any]) -> list[Any]:
+    """In Python 3.10 a generator holds its locals by a frame."""
+    frame = _frame_of(chain[-1])
+    return [one for one in chain[:-1] if one is not frame]
 
 
 def _telling(chain: list[Any]) -> tuple[bool, int]:
@@ -314,17 +323,28 @@ def named(path: Path, upto: Any = None) -> str:
     for place in range(len(chain) - 1, 0, -1):
         holder, held = chain[place], chain[place - 1]
         if is_a(above[place], types.FunctionType) and is_a(holder, tuple):
-            words += f" → {_closed_over(above[place], held)}"
+            words += f" → {_variable_of(above[place], holder, held)}"
         else:
-            words += f".{_key(holder, held)}" if is_namespace(holder, above[place]) else _step(holder, held)
+            words += _attribute(holder, held) if is_namespace(holder, above[place]) else _step(holder, held)
     for inside in _INSIDE:
         words = words.replace(f".{inside}['", ".").replace("']", "") if f".{inside}['" in words else words
     return words or type(chain[-1]).__name__
 
 
-def _closed_over(function: Any, cell: Any) -> str:
-    names = function.__code__.co_freevars
-    return next((name for name, one in zip(names, function.__closure__ or (), strict=False) if one is cell), "?")
+def _variable_of(function: Any, space: Any, held: Any) -> str:
+    """The variable that a cell of a function's closure is, or the parameter that one of its defaults is for."""
+    code = function.__code__
+    names, values = code.co_freevars, function.__closure__
+    if space is function.__defaults__:
+        values = function.__defaults__
+        names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
+    return next((name for name, one in zip(names, values or (), strict=False) if one is held), "?")
+
+
+def _attribute(space: Any, held: Any) -> str:
+    """The attribute that a namespace holds something by; a namespace of each thread has no name."""
+    name = next((name for name, value in list(dict.items(space)) if value is held), None)
+    return f".{name}" if type(name) is str else ""
 
 
 def is_namespace(holder: Any, above: Any) -> bool:
