@@ -19,8 +19,8 @@ WRAPPER = "__call__"
 class Hooks:
     """The patches; ``remove`` takes them back."""
 
-    def __init__(self, event: Event, create_graph: Callable[[Place], None]) -> None:
-        self._event, self._create_graph = event, create_graph
+    def __init__(self, event: Event, create_graph: Callable[[Place], None], begin_anew: Event) -> None:
+        self._event, self._create_graph, self._begin_anew = event, create_graph, begin_anew
         self._undo: list[Callable[[], None]] = []
         self._calls = 0
         self.bare: Calls | None = None
@@ -34,10 +34,11 @@ class Hooks:
         self.bare.start()
 
     def _seen(self, frame: FrameType) -> None:
-        """A module, a backward or a loader is called."""
+        """A module, a backward or a loader is called. The loops before the first one were those that prepare the run."""
         if self.bare is not None:
             self.bare.stop()
             self.bare = None
+            self._begin_anew(frame)
         self._event(frame)
 
     def again(self) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FrameType
 from typing import Any
 
-CALL = 0.25e-6
-"""Seconds that one call of the function takes: measured with Python 3.11."""
+CALL, EVENT = 0.25e-6, 8e-6
+"""Seconds that one call of the function takes, and one that is an event: measured with Python 3.11, without the looks."""
 SHARE, AT_LEAST = 0.03, 0.1
 OFTEN = 1024
 
@@ -27,7 +27,7 @@ class Calls:
         self._functions = frozenset(one for space in spaces for one in space.values() if type(one) is BuiltinFunctionType)
         self._tensor = torch.Tensor
         self._count = 0
-        self._spent = 0.0
+        self._events = 0
         self._started = time.perf_counter()
         self._thread = threading.get_ident()
         self._function = self._called
@@ -48,7 +48,7 @@ class Calls:
             sys.setprofile(None)
 
     def _late(self) -> bool:
-        return self._spent + CALL * self._count > AT_LEAST + SHARE * (time.perf_counter() - self._started)
+        return EVENT * self._events + CALL * self._count > AT_LEAST + SHARE * (time.perf_counter() - self._started)
 
     def _called(self, frame: FrameType, kind: str, function: Any) -> None:
         self._count += 1
@@ -56,9 +56,8 @@ class Calls:
             if type(function) is BuiltinFunctionType and (
                 function in self._functions or issubclass(type(function.__self__), self._tensor)
             ):
-                begin = time.perf_counter()
+                self._events += 1
                 self._event(frame)
-                self._spent += time.perf_counter() - begin
         if not self._count % OFTEN and self._late():
             self._pause()
 

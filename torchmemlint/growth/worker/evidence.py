@@ -16,6 +16,7 @@ from torchmemlint.growth.worker.unseen import is_older
 NAMED = ("local", "global", "class", "generator", "context")
 """Kinds of roots that are a name in the program."""
 PER_KIND, MOST = 3, 60
+_MADE = (list, dict, set)
 
 
 class Evidence:
@@ -27,7 +28,10 @@ class Evidence:
         self.iterations, self.held_for = max(1, mid - start), max(1, end - mid)
         self.rate = rate
         first.end()
-        self.tensors, self.nodes = tensors_and_nodes(gc.get_objects())
+        everything = gc.get_objects()
+        self.tensors, self.nodes = tensors_and_nodes(everything)
+        self._containers = {id(one) for one in everything if type(one) in _MADE and not first.is_new(one)}
+        del everything
         self.known = {
             found[0] for tensor in self.tensors if not first.is_new(tensor) and (found := storage_of(tensor)) is not None
         }
@@ -73,6 +77,10 @@ class Evidence:
                     return above
                 return None if is_tensor(one) else one
         return path.root.owner if path.root.kind in NAMED else None
+
+    def is_being_made(self, path: Path) -> bool:
+        """Whether a path ends at a container that was there before and has no holder: an expression is making it."""
+        return len(path.objects) > 1 and id(path.objects[-1]) in self._containers
 
     def size(self, members: Iterable[Any]) -> Size:
         """What some survivors and nodes keep; these are no longer of the rest."""

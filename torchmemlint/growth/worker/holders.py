@@ -30,7 +30,7 @@ GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Where a path ends. ``kind``: local, global, class, generator, context, frame, function, node, nobody. ``name`` is the variable; ``of``
+    """Where a path ends. ``kind``: local, global, class, generator, context, frame, stack, function, node, nobody. ``name`` is the variable; ``of``
     the function or module; ``owner`` the frame, the namespace or the object itself."""
 
     kind: str
@@ -73,8 +73,15 @@ class Roots:
             if id(frame.f_globals) not in self.namespaces:
                 self.namespaces[id(frame.f_globals)] = (str(frame.f_globals.get("__name__", "?")), frame.f_globals)
         self.frames = frames
-        for frame in sorted(frames, key=lambda one: is_users_file(one.f_code.co_filename)):
-            self._locals(frame)
+        for frame in frames:
+            if not is_users_file(frame.f_code.co_filename):
+                self._locals(frame)
+        for name, space in self.namespaces.values():  # a global of the user's says more than a local of a library's loop
+            if is_users_file(str(space.get("__file__", "<"))):
+                self._globals(name, space)
+        for frame in frames:
+            if is_users_file(frame.f_code.co_filename):
+                self._locals(frame)
 
     def _locals(self, frame: types.FrameType) -> None:
         if id(locals_of(frame)) in self.namespaces or frame.f_code.co_name == "<module>":
@@ -83,8 +90,17 @@ class Roots:
             if not is_a(value, types.ModuleType):
                 self.by_id[id(value)] = Root("local", name, name_of(frame.f_code), frame)
 
+    def _globals(self, module: str, space: dict[str, Any]) -> None:
+        for name, value in reversed(list(space.items())):
+            if (
+                type(name) is str
+                and not name.startswith("__")
+                and not is_a(value, (types.ModuleType, type, types.FunctionType))
+            ):
+                self.by_id[id(value)] = Root("global", name, module, space)
+
     def of(self, thing: Any) -> Root | None:
-        """The root that a value is named by: a running frame's local."""
+        """The root that a value is named by: a running frame's local, or a global of the user's."""
         return self.by_id.get(id(thing))
 
 
@@ -214,7 +230,7 @@ def _below_the_root(chain: list[Any], root: Root) -> list[Any]:
         return [one for one in chain[:-1] if not type(one).__name__.startswith("hamt")]
     if root.kind == "generator":
         return [*_below_the_generator(chain), root.owner]
-    return chain[:-1] if root.kind in ("global", "class") and len(chain) > 1 else chain
+    return chain[:-1] if chain[-1] is root.owner and len(chain) > 1 else chain
 
 
 def _below_the_generator(chain: list[Any]) -> list[Any]:
@@ -312,7 +328,7 @@ def named(path: Path, upto: Any = None) -> str:
     root = path.root
     words = {
         "local": root.name, "global": root.name, "class": f"{root.of}.{root.name}", "generator": root.name, "frame": root.name,
-        "context": root.name, "function": f"{root.of}", "node": f"the ctx of {root.of}", "nobody": "",
+        "context": root.name, "stack": root.name, "function": f"{root.of}", "node": f"the ctx of {root.of}", "nobody": "",
     }[root.kind]  # fmt: skip
     chain = objects[start:]
     if root.kind in ("generator", "frame"):

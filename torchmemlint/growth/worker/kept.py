@@ -38,7 +38,7 @@ def kept(evidence: Evidence, paths: list[Path], stack: types.FrameType, loop_fra
         keeper.bindings = mark if isinstance(mark, marks.Bindings) else None
         keeper.mark = mark.mark if isinstance(mark, marks.Bindings) else mark
     elif container:
-        is_local = (root.kind == "local" and root.owner is loop_frame) or root.kind == "global"
+        is_local = (root.kind == "local" and root.owner is loop_frame) or root.kind in ("global", "stack")
         keeper.kind, keeper.holder, keeper.gets = "container", named(path, anchor), element(path, anchor)
         keeper.mark, keeper.length = _changes(anchor, path.objects[inside - 1]), again.length(path, anchor)
         keeper.loop_local = is_local and inside == len(path.objects) - 1

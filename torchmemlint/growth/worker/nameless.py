@@ -10,7 +10,7 @@ from typing import Any
 from torchmemlint.growth.worker.cycles import cycles_in
 from torchmemlint.growth.worker.evidence import Evidence
 from torchmemlint.growth.worker.heap import Size, is_node, is_tensor, kind_of, storage_of, tensors_and_nodes
-from torchmemlint.growth.worker.holders import Path, Search
+from torchmemlint.growth.worker.holders import Path, Root, Search
 from torchmemlint.growth.worker.keeper import Keeper
 
 Kept = Callable[[list[Path]], Keeper | None]
@@ -45,12 +45,15 @@ def cycles(evidence: Evidence, waste: list[Any]) -> list[Keeper]:
 
 
 def without_name(evidence: Evidence, things: list[Any], search: Search, kept: Kept) -> list[Keeper]:
-    """What lives on after a collection: below a function that C++ holds (a hook), or held by C++ itself."""
+    """What lives on after a collection: in a list that an expression is making, below a function that C++ holds (a hook), or held by C++."""
     groups: dict[int, list[Path]] = {}
     native: list[Any] = []
     for path in map(search.path, things):
         anchor = evidence.anchor(path)
-        if anchor is None or path.root.kind == "nobody":
+        if path.root.kind == "nobody" and evidence.is_being_made(path):
+            made = path.objects[-1]
+            groups.setdefault(id(made), []).append(Path(path.objects, Root("stack", type(made).__name__, "", made)))
+        elif anchor is None or path.root.kind == "nobody":
             native.append(path.objects[0])
         else:
             groups.setdefault(id(anchor), []).append(path)

@@ -121,6 +121,14 @@ class Session:
         finally:
             self._lock.release()
 
+    def begin_anew(self, frame: FrameType) -> None:
+        """Forget all loops so far."""
+        with self._lock:
+            if self._trace is not None:
+                self._trace[1].stop(frame)
+            self._cancel()
+            self.loops.clear()
+
     def _event(self, frame: FrameType) -> None:
         if self._forget and self._trace is None:
             forget_locals(frame)
