@@ -41,7 +41,7 @@ def kept(evidence: Evidence, paths: list[Path], stack: types.FrameType, loop_fra
         is_local = (root.kind == "local" and root.owner is loop_frame) or root.kind in ("global", "stack")
         keeper.kind, keeper.holder, keeper.gets = "container", named(path, anchor), element(path, anchor)
         keeper.mark, keeper.length = _changes(anchor, path.objects[inside - 1]), again.length(path, anchor)
-        keeper.loop_local = is_local and inside == len(path.objects) - 1
+        keeper.loop_local = is_local and inside == len(path.objects) - 1 and not is_a(anchor, CACHE)
     else:
         keeper.kind, keeper.holder = "attribute", named(path, path.objects[inside - 1])
         keeper.gets, keeper.mark = described(path.objects[:inside]), marks.attribute(anchor, path.objects[inside - 1])
