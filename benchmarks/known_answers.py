@@ -45,6 +45,7 @@ class Program:
     text: str
     kind: str
     in_bytes: bool = True
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ optimizer.step()
 @dataclass(frozen=True, slots=True)
 class Family:
     """One mistake: what is set up before the loop (``right_before`` without the mistake), the step with the mistake and without, what stands
-    after; ``top`` are definitions (``right_top`` those without the mistake). ``in_bytes``: what runs is the program itself, so its bytes can be compared."""
+    after; ``top`` are definitions (``right_top`` those without the mistake). ``in_bytes``: what runs is the program itself, so its bytes can be compared.
+    ``holder``: what grows from step to step, in the words of ``torchmemlint run``; "" where nothing does."""
 
     name: str
     code: str
@@ -144,6 +146,7 @@ class Family:
     right_top: str = ""
     in_bytes: bool = True
     right_before: str = ""
+    holder: str = ""
 
 
 QUIET = BATCH + "with torch.no_grad():\n    y = model(x)\n"
@@ -213,28 +216,28 @@ def scaled(points: torch.Tensor, by: float = 2.0):
 FAMILIES = (
     Family(
         "outputs kept", "TML102", "whole graph per step", "kept = []\n",
-        BATCH + "kept.append(model(x))" + FLAG + "\n", BATCH + "kept.append(model(x).detach())" + FLAG + "\n", "print(len(kept))\n",
+        BATCH + "kept.append(model(x))" + FLAG + "\n", BATCH + "kept.append(model(x).detach())" + FLAG + "\n", "print(len(kept))\n", holder="kept",
     ),
     Family(
         "losses summed", "TML101", "whole graph per step", "total = 0.0\n",
         BATCH + "loss = F.cross_entropy(model(x), y)\ntotal += loss" + FLAG + "\n",
-        BATCH + "loss = F.cross_entropy(model(x), y)\ntotal += loss.item()" + FLAG + "\n", "print(float(total))\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\ntotal += loss.item()" + FLAG + "\n", "print(float(total))\n", holder="total",
     ),
     Family(
         "losses kept after their backward", "TML102", "nodes per step", "losses = []\n",
         BATCH + TRAINED + "losses.append(loss)" + FLAG + "\n", BATCH + TRAINED + "losses.append(loss.item())" + FLAG + "\n",
-        "print(len(losses))\n",
+        "print(len(losses))\n", holder="losses",
     ),
     Family(
         "losses recorded", "TML103", "whole graph per step", "meter = Meter()\n",
         BATCH + "loss = F.cross_entropy(model(x), y)\nmeter.update(loss)" + FLAG + "\n",
-        BATCH + "loss = F.cross_entropy(model(x), y)\nmeter.update(loss.item())" + FLAG + "\n", "print(len(meter.values))\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\nmeter.update(loss.item())" + FLAG + "\n", "print(len(meter.values))\n", holder="meter.values",
     ),
     Family(
         "a state carried on", "TML104", "whole graph per step",
         "cell = nn.GRUCell({width}, {hidden})\nstate = torch.zeros({batch}, {hidden})\n",
         BATCH + "state = cell(x, state)" + FLAG + "\n", BATCH + "state = cell(x, state.detach())" + FLAG + "\n",
-        "print(state.sum().item())\n",
+        "print(state.sum().item())\n", holder="state",
     ),
     Family(
         "a graph retained", "TML105", "extra graph at peak", "",
@@ -251,7 +254,7 @@ FAMILIES = (
     Family(
         "a view kept", "TML402", "storage kept", "kept = []\n",
         BATCH + "with torch.no_grad():\n    kept.append(model(x)[0])" + FLAG + "\n",
-        BATCH + "with torch.no_grad():\n    kept.append(model(x)[0].clone())" + FLAG + "\n", "print(len(kept))\n",
+        BATCH + "with torch.no_grad():\n    kept.append(model(x)[0].clone())" + FLAG + "\n", "print(len(kept))\n", holder="kept",
     ),
     Family(
         "outputs joined", "TML403", COPIED, "out = torch.empty(0, {classes})\n",
@@ -305,12 +308,12 @@ FAMILIES = (
     Family(
         "a cache on a module's method", "TML109", CACHED, "", "fresh({width}).table({batch})\n", "fresh({width}).table({batch})\n",
         top=CACHES + ROTARY.replace("{cached}", "@lru_cache").replace("{flag}", FLAG),
-        right_top=CACHES + ROTARY.replace("{cached}", "@lru_cache(maxsize=0)").replace("{flag}", FLAG), in_bytes=False,
+        right_top=CACHES + ROTARY.replace("{cached}", "@lru_cache(maxsize=0)").replace("{flag}", FLAG), in_bytes=False, holder="Rotary.table (cache)",
     ),
     Family(
         "a cache of tensors", "TML109", CACHED, "", BATCH + "scaled(x)\n", BATCH + "scaled(x)\n",
         top=CACHES + SCALED.replace("{cached}", "@cache").replace("{flag}", FLAG),
-        right_top=CACHES + SCALED.replace("{cached}", "@lru_cache(0)").replace("{flag}", FLAG), in_bytes=False,
+        right_top=CACHES + SCALED.replace("{cached}", "@lru_cache(0)").replace("{flag}", FLAG), in_bytes=False, holder="scaled (cache)",
     ),
     Family(
         "a checkpoint held", "TML506", COPY, LOADED, BATCH + TRAINED, BATCH + TRAINED, top="import io\n\n\n",
@@ -328,7 +331,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def programs(seed: int = 20, each: int = 4) -> Iterator[Program]:
+def programs(seed: int = 20, each: int = 4, steps: int = STEPS) -> Iterator[Program]:
     """Every family ``each`` times, as a mistake and as its clean twin."""
     dice = random.Random(seed)
     for family in FAMILIES:
@@ -337,11 +340,13 @@ def programs(seed: int = 20, each: int = 4) -> Iterator[Program]:
             for words, body, kind in (("mistake", family.wrong, family.kind), ("clean", family.right, "")):
                 top = family.top if kind else family.right_top or family.top
                 before = family.before if kind else family.right_before or family.before
-                text = _text(family, before, body, top, shape)
-                yield Program(f"{family.name} {number} ({words})", family.code, text, kind, family.in_bytes)
+                text = _text(family, before, body, top, shape, steps)
+                yield Program(
+                    f"{family.name} {number} ({words})", family.code, text, kind, family.in_bytes, family.holder if kind else ""
+                )
 
 
-def _text(family: Family, before: str, body: str, top: str, shape: Shape) -> str:
+def _text(family: Family, before: str, body: str, top: str, shape: Shape, steps: int) -> str:
     sizes = {
         "batch": shape.batch,
         "width": shape.width,
@@ -349,7 +354,7 @@ def _text(family: Family, before: str, body: str, top: str, shape: Shape) -> str
         "classes": shape.classes,
         "layers": shape.layers,
     }
-    loop = f"for step in range({STEPS}):\n    {STEP}\n" + indent(body, "    ")
+    loop = f"for step in range({steps}):\n    {STEP}\n" + indent(body, "    ")
     code = (SETUP + before + loop + family.after).format(**sizes)
     return HEAD + top + ("def run():\n" + indent(code, "    ") + "\n\nrun()\n" if shape.in_function else code)
 

@@ -34,6 +34,7 @@ ALLOWED = {
     "confirm/watch.py:run": "what our own watcher wrote, in a folder of ours",
     "confirm/pairs.py": "the fixtures of this repository",
     "confirm/sandbox.py": "/proc, and what a sandbox is made of",
+    "growth/worker/fills.py:": "the code of a function that the user's program is running",
     "growth/worker/main.py:_run": "the program that the user asks to run, as Python itself opens it",
     "confirm/worker/": "runs in the sandbox, where the code itself may open what it likes",
     "confirm/landlock.py:_allow": "opens a place for the kernel's rule alone (O_PATH), and reads nothing",

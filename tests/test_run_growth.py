@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -184,6 +186,61 @@ def test_what_grows_is_named_with_its_line(tmp_path: Path, text: str, line: int,
     assert holder in first
 
 
+CONTEXT = NETWORK + (
+    "import contextvars\ntrail = contextvars.ContextVar('trail', default=())\n"
+    "for i in range(40):\n    out = model(torch.randn(32, 16))\n    trail.set((*trail.get(), out))\n"
+)
+ARRAY = NETWORK + (
+    "import numpy\nresults = numpy.empty((60, 2), dtype=object)\n"
+    "for i in range(60):\n    results[i, 0] = float(i)\n    results[i, 1] = model(torch.randn(32, 16)).mean()\n"
+)
+GENERATOR = NETWORK + (
+    "def window():\n    seen = []\n    while True:\n        seen.append((yield len(seen)))\n\n\n"
+    "kept = window()\nnext(kept)\nfor i in range(40):\n    kept.send(model(torch.randn(32, 16)))\n"
+)
+TWO_NAMES = NETWORK + (
+    "cell = nn.RNNCell(16, 64)\n\n\ndef train():\n    hidden = torch.zeros(8, 64)\n    for i in range(40):\n        state = hidden\n"
+    "        hidden = cell(torch.randn(8, 16), state)\n\n\ntrain()\n"
+)
+RECORDS = NETWORK + (
+    "class Record:\n    def __init__(self, value):\n        self.args = ('loss', value)\n\n\nrecords = []\n"
+    "for i in range(40):\n    out = model(torch.randn(32, 16))\n    records.append(Record(out.square().mean() + out.mean()))\n"
+)
+COLLECTED = NETWORK + (
+    "import gc\nclass Step:\n    def run(self):\n        self.out = model(torch.randn(32, 16))\n        self.done = self.run\n\n\n"
+    "for i in range(60):\n    Step().run()\n    if i % 7 == 6:\n        gc.collect()\n"
+)
+GROUPS = NETWORK + (
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor i in range(40):\n    code = torch.zeros(32, 16, requires_grad=True)\n"
+    "    optimizer.add_param_group({'params': [code]})\n    model(code).sum().backward()\n    optimizer.step()\n"
+)
+MADE = NETWORK + "kept = [model(torch.randn(32, 16)) for i in range(60)]\n"
+THREAD = NETWORK + (
+    "import queue, threading\ninbox = queue.Queue()\n\n\ndef writer():\n    pending = []\n    while (item := inbox.get()) is not None:\n"
+    "        pending.append(item)\n        inbox.task_done()\n\n\nthread = threading.Thread(target=writer)\nthread.start()\n"
+    "for i in range(40):\n    inbox.put(model(torch.randn(32, 16)))\n    inbox.join()\ninbox.put(None)\nthread.join()\n"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "line", "holder"),
+    [
+        (CONTEXT, 12, "`trail` (context variable)"), (ARRAY, 12, "`results`"), (GENERATOR, 11, "`seen` (local of the generator `window`)"),
+        (TWO_NAMES, 15, "`hidden` (local of `train`)"), (RECORDS, 16, "`records`"), (COLLECTED, 12, "through `Step.done`"),
+        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (THREAD, 15, "`pending` (local of `writer`)"),
+    ],
+    ids=["context", "array", "generator", "two names", "records", "collected", "groups", "made", "thread"],
+)  # fmt: skip
+def test_holders_of_other_kinds_are_named(tmp_path: Path, text: str, line: int, holder: str) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, text)
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"train.py:{line}: grows "), done.stderr
+    assert holder in first
+    assert "no Python object holds it" not in done.stderr
+
+
 @pytest.mark.slow
 def test_a_buffer_that_fills_up_is_not_reported(tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -244,3 +301,143 @@ def test_a_block_can_be_watched(tmp_path: Path) -> None:
     done = run(tmp_path, "import torchmemlint\n" + body + "print(bool(watch), [one['holder'] for one in watch.growths])\n")
     alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert alone.stdout == "True ['kept']\n", (alone.stderr, done.stderr)
+
+
+# -- loops of frameworks, other ways in and out
+
+TRAINER = """\
+class Trainer:
+    def __init__(self, keep=False):
+        self.keep, self.outputs = keep, []
+
+    def fit(self, task, batches):
+        for batch in batches:
+            out = task.training_step(batch)
+            if self.keep:
+                self.outputs.append(out)
+            for callback in task.callbacks:
+                callback.on_step_end(task, out)
+"""
+TASK = (
+    NETWORK
+    + """\
+from tinytrainer import Trainer
+
+
+class Recorder:
+    def __init__(self):
+        self.seen = []
+
+    def on_step_end(self, task, out):
+        self.seen.append(out)
+
+
+class Task:
+    def __init__(self, *callbacks):
+        self.callbacks = callbacks
+
+    def training_step(self, batch):
+        loss = model(batch).square().mean()
+        return loss
+
+
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "line", "holder"),
+    [
+        ("trainer.fit(Task(recorder), batches)", 16, "`recorder.seen`"),
+        ("trainer.fit(Task(), batches)", 30, "`trainer.outputs`"),
+    ],
+    ids=["the user's hook", "the framework's list"],
+)
+def test_in_a_frameworks_loop_the_line_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, line: int, holder: str
+) -> None:
+    pytest.importorskip("torch")
+    package = tmp_path / "lib" / "site-packages" / "tinytrainer"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(TRAINER)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    keep = "True" if "Task()" in call else "False"
+    text = f"batches = [torch.randn(32, 16) for _ in range(60)]\nrecorder, trainer = Recorder(), Trainer({keep})\n{call}\n"
+    done = run(tmp_path, TASK + text)
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"train.py:{line}: grows "), done.stderr
+    assert holder in first
+    assert "tinytrainer" in first, "the loop is the framework's"
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_there_is_a_report(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = KEPT + "    if i == 40:\n        import os, signal\n        os.kill(os.getpid(), signal.SIGINT)\n"
+    done = run(tmp_path, text)
+    assert done.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt\n" in done.stderr
+    assert "torchmemlint/growth" not in done.stderr, "the traceback is the program's own"
+    assert "train.py:10: grows " in done.stderr.partition("KeyboardInterrupt\n")[2]
+
+
+@pytest.mark.slow
+def test_a_module_is_run_as_python_runs_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text(KEPT + "import sys\nprint(__name__, __package__, sys.argv[1:])\n")
+    started = [sys.executable, "-m", "torchmemlint", "run", "--output-format", "github", "-m", "package.train", "--epochs", "1"]
+    done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "__main__ package ['--epochs', '1']\n")
+    assert done.stderr.startswith("::"), done.stderr
+    assert "file=package/train.py,line=10" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_out_of_memory_error_says_what_was_alive(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run(tmp_path, KEPT + "torch.empty(1 << 55)\n")
+    assert done.returncode == 1
+    assert "RuntimeError" in done.stderr
+    after = done.stderr.partition("Out of memory: ")[2]
+    assert "of tensors were alive. The largest holders:" in after, done.stderr
+    assert "`kept`" in after
+    assert "train.py:10: grows " in after
+
+
+GROWTH: dict[str, object] = {
+    "kind": "container", "holder": "kept", "root": "global", "of": "__main__", "gets": "a tensor", "bytes_per_step": 8192.0,
+    "total_per_step": 8592.0, "tensors_per_step": 1.0, "nodes_per_step": 3.0, "saved_bytes_per_step": 0.0, "unknown_saved": 0,
+    "chained": False, "line": {"path": "train.py", "line": 3, "function": "<module>"}, "defined": None, "callers": [], "no_line": "",
+    "loop": {"path": "train.py", "line": 2, "function": "<module>"}, "iterations": 60, "asked_after": 58, "note": False,
+    "words": "`kept` gets a tensor in each step",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("output_format", ["sarif", "github", "json"])
+def test_reports_of_other_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output_format: str
+) -> None:
+    from torchmemlint.growth import report
+
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("kept = []\nfor batch in batches:\n    kept.append(work(batch))\n")
+    data = {"growths": [GROWTH], "loops": [], "device": "cpu", "files": []}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps({"data": data, "options": {"format": output_format}})))
+    assert report.main() == 0
+    text = capsys.readouterr().err
+    if output_format == "github":
+        assert text.startswith("::warning ")
+        assert "file=train.py,line=3" in text
+        assert "TML901" in text
+        return
+    given = json.loads(text)
+    if output_format == "json":
+        assert given[0]["confirm"]["growth"]["holder"] == "kept"
+        return
+    (result,) = given["runs"][0]["results"]
+    assert result["ruleId"] == "TML901"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 3

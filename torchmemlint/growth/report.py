@@ -93,8 +93,7 @@ def _findings(paths: Sequence[str]) -> list[Finding]:
 
 
 def _places(growth: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if growth["line"]:
-        yield growth["line"]
+    yield from (place for place in (growth["defined"], growth["line"]) if place)
     yield from growth["callers"]
     yield growth["loop"]
 
@@ -102,7 +101,7 @@ def _places(growth: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _joined(growth: Mapping[str, Any], findings: Sequence[Finding]) -> Joined:
     wanted = WITH_GRAPH if growth["nodes_per_step"] else WITHOUT
     some = [finding for finding in findings if rule_of(finding.code).about in wanted]
-    places = [place for place in (growth["line"], *growth["callers"]) if place]
+    places = [place for place in (growth["defined"], growth["line"], *growth["callers"]) if place]
     for place in places:
         for found in (_at(place, some), _through(place, some)):
             if found is not None:

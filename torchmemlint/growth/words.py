@@ -57,7 +57,7 @@ def kept(growth: Growth) -> str:
     of = {
         "local": f" (local of `{growth['of']}`)", "global": "" if growth["of"] == "__main__" else f" (global of `{growth['of']}`)",
         "generator": f" (local of the generator `{growth['of']}`)", "frame": f" (local of `{growth['of']}`, which has ended)",
-        "class": " (class attribute)", "function": " (of a function that C++ holds: a hook)", "node": "",
+        "class": " (class attribute)", "context": " (context variable)", "stack": " (that an expression is making)", "function": " (of a function that C++ holds: a hook)", "node": "",
     }.get(growth["root"], "")  # fmt: skip
     if kind == "name" and growth["chained"]:
         return f"`{holder}`{of} is carried on with the graph of every step{graph.replace(', with its graph', '')}"

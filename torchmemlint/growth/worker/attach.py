@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
+from torchmemlint.growth.worker.calls import Calls
 from torchmemlint.growth.worker.frames import Place, place, users
 
 Event = Callable[[FrameType], None]
@@ -18,26 +19,44 @@ WRAPPER = "__call__"
 class Hooks:
     """The patches; ``remove`` takes them back."""
 
-    def __init__(self, event: Event, create_graph: Callable[[Place], None]) -> None:
-        self._event, self._create_graph = event, create_graph
+    def __init__(self, event: Event, create_graph: Callable[[Place], None], begin_anew: Event) -> None:
+        self._event, self._create_graph, self._begin_anew = event, create_graph, begin_anew
         self._undo: list[Callable[[], None]] = []
         self._calls = 0
+        self.bare: Calls | None = None
 
     def install(self, torch: Any) -> None:
         """Patch torch."""
         self._module(torch)
         self._backward(torch)
         self._loader(torch)
+        self.bare = Calls(self._event, torch)
+        self.bare.start()
+
+    def _seen(self, frame: FrameType) -> None:
+        """A module, a backward or a loader is called. The loops before the first one were those that prepare the run."""
+        if self.bare is not None:
+            self.bare.stop()
+            self.bare = None
+            self._begin_anew(frame)
+        self._event(frame)
+
+    def again(self) -> None:
+        """Where no module was called so far, and too many calls were seen, calls of torch's functions are watched again for a while."""
+        if self.bare is not None:
+            self.bare.start()
 
     def remove(self) -> None:
         """Everything is as it was."""
+        if self.bare is not None:
+            self.bare.stop()
         while self._undo:
             self._undo.pop()()
 
     def _module(self, torch: Any) -> None:
         from _thread import get_ident
 
-        original, event, inside, get_frame = torch.nn.Module.__call__, self._event, set(), sys._getframe
+        original, event, inside, get_frame = torch.nn.Module.__call__, self._seen, set(), sys._getframe
         compiling, hooks = torch.compiler.is_compiling, self
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +77,7 @@ class Hooks:
         self._undo.append(lambda: _put_back(torch.nn.Module, "__call__", __call__, original))
 
     def _backward(self, torch: Any) -> None:
-        original, event, hooks, get_frame = torch.Tensor.backward, self._event, self, sys._getframe
+        original, event, hooks, get_frame = torch.Tensor.backward, self._seen, self, sys._getframe
         seen = 0
 
         def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -79,7 +98,7 @@ class Hooks:
     def _loader(self, torch: Any) -> None:
         from torch.utils.data import dataloader
 
-        cls, event, hooks, get_frame = dataloader._BaseDataLoaderIter, self._event, self, sys._getframe
+        cls, event, hooks, get_frame = dataloader._BaseDataLoaderIter, self._seen, self, sys._getframe
         original, seen = cls.__next__, 0
 
         def __next__(self: Any) -> Any:

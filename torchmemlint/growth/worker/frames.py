@@ -92,8 +92,9 @@ def is_users_file(path: str) -> bool:
     if path.startswith(os.path.join(HERE, "")):
         return False
     path = os.path.abspath(path)
-    if path.startswith(tuple(_OWN)):
-        return True
+    for folder in _OWN:
+        if path.startswith(folder):  # there may be a virtual environment in it
+            return not _PACKAGES.intersection(path[len(folder) :].split(os.sep))
     return not path.startswith(_FOLDERS) and not _PACKAGES.intersection(path.split(os.sep))
 
 

@@ -106,13 +106,14 @@ class Snapshot:
 
 class Begin:
     """The moment from which on objects are new. Where nothing in the program but torch uses ``gc``, the objects of now are frozen until
-    ``end``: then a scan sees the new ones alone, which takes a hundredth of the time. Else the ids of all of them are kept."""
+    ``end``: then a scan sees the new ones alone, which takes a hundredth of the time. Else the ids of all of them are kept. ``new`` are
+    the ids of those that were made since, once it has ended."""
 
     def __init__(self) -> None:
         self.sequence = born_now()
         self.frozen = gc.get_freeze_count() == 0 and not _uses_gc()
         self._ids = array("Q")
-        self._new: set[int] = set()
+        self.new: set[int] = set()
         if self.frozen:
             gc.freeze()
         else:
@@ -121,20 +122,20 @@ class Begin:
     def end(self, ids: bool = True) -> None:
         """All objects are the collector's again; from now on it can be asked which are new."""
         if self.frozen:
-            self._new = set(map(id, gc.get_objects())) if ids else set()
+            self.new = set(map(id, gc.get_objects())) if ids else set()
             gc.unfreeze()
             self.frozen = False
         elif ids and self._ids:
-            self._new = set(map(id, gc.get_objects())).difference(self._ids)
+            self.new = set(map(id, gc.get_objects())).difference(self._ids)
             self._ids = array("Q")
 
     def is_new(self, thing: object) -> bool:
         """Whether something was made since."""
-        return id(thing) in self._new
+        return id(thing) in self.new
 
     def was_new(self, identity: int) -> bool:
         """The same by its id."""
-        return identity in self._new
+        return identity in self.new
 
 
 def _uses_gc() -> bool:
@@ -219,6 +220,19 @@ class Graphs:
             else:
                 self._saved(node, Size(), self.later)
         return size
+
+    def strictly_below(self, starts: Iterable[Any]) -> set[Any]:
+        """The nodes, made from ``since`` on, that lie below some nodes."""
+        todo = [parent for start in starts for parent, _ in start.next_functions]
+        seen: set[Any] = set()
+        while todo and len(seen) < MOST_NODES:
+            node = todo.pop()
+            if node is None or node in seen or type(node).__name__ == "AccumulateGrad":
+                continue
+            if int(node._sequence_nr()) >= self.since:
+                seen.add(node)
+                todo.extend(parent for parent, _ in node.next_functions)
+        return seen
 
     def reaches(self, start: Any, targets: set[Any], limit: int = 20_000) -> bool:
         """Whether one of the nodes lies below another node."""

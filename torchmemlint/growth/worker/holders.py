@@ -7,18 +7,19 @@ collector does not see those, so their values are looked up by id), a module's g
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import gc
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torchmemlint.growth.worker.frames import is_users_file, locals_of, name_of
 from torchmemlint.growth.worker.heap import is_node, is_tensor
 
-DEPTH, WIDTH = 24, 60
+DEPTH, WIDTH = 24, 240
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 CACHE = type(functools.lru_cache(print))
 MODULE_SPACE: Any = vars(types.ModuleType)["__dict__"].__get__
@@ -29,8 +30,8 @@ GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Where a path ends. ``kind``: local, global, class, generator, frame, function, node, nobody. ``name`` is the variable; ``of`` the
-    function or module; ``owner`` the frame, the namespace or the object itself."""
+    """Where a path ends. ``kind``: local, global, class, generator, context, frame, stack, function, node, nobody. ``name`` is the variable; ``of``
+    the function or module; ``owner`` the frame, the namespace or the object itself."""
 
     kind: str
     name: str
@@ -72,8 +73,15 @@ class Roots:
             if id(frame.f_globals) not in self.namespaces:
                 self.namespaces[id(frame.f_globals)] = (str(frame.f_globals.get("__name__", "?")), frame.f_globals)
         self.frames = frames
-        for frame in sorted(frames, key=lambda one: is_users_file(one.f_code.co_filename)):
-            self._locals(frame)
+        for frame in frames:
+            if not is_users_file(frame.f_code.co_filename):
+                self._locals(frame)
+        for name, space in self.namespaces.values():  # a global of the user's says more than a local of a library's loop
+            if is_users_file(str(space.get("__file__", "<"))):
+                self._globals(name, space)
+        for frame in frames:
+            if is_users_file(frame.f_code.co_filename):
+                self._locals(frame)
 
     def _locals(self, frame: types.FrameType) -> None:
         if id(locals_of(frame)) in self.namespaces or frame.f_code.co_name == "<module>":
@@ -82,8 +90,17 @@ class Roots:
             if not is_a(value, types.ModuleType):
                 self.by_id[id(value)] = Root("local", name, name_of(frame.f_code), frame)
 
+    def _globals(self, module: str, space: dict[str, Any]) -> None:
+        for name, value in reversed(list(space.items())):
+            if (
+                type(name) is str
+                and not name.startswith("__")
+                and not is_a(value, (types.ModuleType, type, types.FunctionType))
+            ):
+                self.by_id[id(value)] = Root("global", name, module, space)
+
     def of(self, thing: Any) -> Root | None:
-        """The root that a value is named by: a running frame's local."""
+        """The root that a value is named by: a running frame's local, or a global of the user's."""
         return self.by_id.get(id(thing))
 
 
@@ -93,13 +110,18 @@ def is_ours(frame: types.FrameType) -> bool:
 
 
 class Search:
-    """Searches upwards from some objects, all at once; ``mine`` are the containers of whoever searches."""
+    """Searches upwards from some objects, all at once; ``mine`` are the containers of whoever searches, ``unseen`` the holders of an object,
+    by its id, that the collector does not see."""
 
-    def __init__(self, objects: list[Any], roots: Roots, mine: Iterable[object] = ()) -> None:
+    def __init__(
+        self, objects: list[Any], roots: Roots, mine: Iterable[object] = (), unseen: Mapping[int, list[Any]] | None = None
+    ) -> None:
         self.roots = roots
+        self._unseen = unseen or {}
         self._above: dict[int, list[Any]] = {}
         self._kept: list[Any] = []
         self._mine = {id(one) for one in (objects, self._above, self._kept, roots.by_id, roots.namespaces, roots.frames, *mine)}
+        self._mine.update((id(self._unseen), *map(id, self._unseen.values())))
         self._mine.update(id(root) for root in roots.by_id.values())
         self._mine.update(id(pair) for pair in roots.namespaces.values())
         self._climb(objects)
@@ -127,12 +149,22 @@ class Search:
                     fresh.append(one)
                 for held in below.intersection(map(id, gc.get_referents(one))):
                     self._above[held].append(one)
+            for thing in level:
+                for one in self._unseen.get(id(thing), ()):
+                    if id(one) not in self._above:
+                        self._above[id(one)] = []
+                        fresh.append(one)
+                    self._above[id(thing)].append(one)
             self._mine.update(map(id, self._above.values()))
             self._kept.append(fresh)
             level = fresh
 
     def _ends(self, thing: Any) -> bool:
-        return self.roots.of(thing) is not None or id(thing) in self.roots.namespaces or is_a(thing, (type, *GENERATORS))
+        return (
+            self.roots.of(thing) is not None
+            or id(thing) in self.roots.namespaces
+            or is_a(thing, (type, contextvars.Context, *GENERATORS))
+        )
 
     def _ignored(self, one: Any) -> bool:
         if is_a(one, types.FrameType):
@@ -152,8 +184,8 @@ class Search:
             top = chain[-1]
             root = self._root(chain)
             if root is not None:
-                return Path(chain[:-1] if root.kind in ("global", "class") and len(chain) > 1 else chain, root)
-            longest = max(longest, chain, key=len)
+                return Path(_below_the_root(chain, root), root)
+            longest = max(longest, chain, key=_telling)
             for one in self._above.get(id(top), ()):
                 if id(one) not in seen and (keys or not (is_a(one, dict) and is_tensor(top) and _only_key(one, top))):
                     seen.add(id(one))
@@ -165,12 +197,12 @@ class Search:
         if id(top) in self.roots.namespaces and len(chain) > 1:
             name, space = self.roots.namespaces[id(top)]
             return Root("global", _key(space, chain[-2]) or "?", name, space)
-        found = self.roots.of(top)
-        if found is not None:
-            return found
-        if is_a(top, GENERATORS):
+        if is_a(top, GENERATORS) and len(chain) > 1:  # before a name that it has: it holds by a local of its own
             code = getattr(top, "gi_code", None) or getattr(top, "cr_code", None) or getattr(top, "ag_code", None)
-            return Root("generator", _local_of(top, chain[-2] if len(chain) > 1 else None), name_of(code) if code else "?", top)
+            held = _below_the_generator(chain)[-1:]
+            return Root("generator", _local_of(top, held[0]) if held else "?", name_of(code) if code else "?", top)
+        if is_a(top, contextvars.Context):
+            return Root("context", next((key for key, value in context(top).items() if _is_in(value, chain)), "?"), "", top)
         if is_a(top, type) and len(chain) > 1:
             below = chain[-2]
             inside = CLASS_SPACE(top)
@@ -179,7 +211,7 @@ class Search:
                 if attribute is not None:
                     return Root("class", attribute, top.__qualname__, top)
             return Root("class", _key(inside, below) or "?", top.__qualname__, top)
-        return None
+        return self.roots.of(top)
 
     def _unnamed(self, chain: list[Any]) -> Path:
         top = chain[-1]
@@ -191,6 +223,48 @@ class Search:
         if is_a(top, (types.FunctionType, types.MethodType)):
             return Path(chain, Root("function", "", str(getattr(top, "__qualname__", "?")), top))
         return Path(chain, Root("nobody", "", "", None))
+
+
+def _below_the_root(chain: list[Any], root: Root) -> list[Any]:
+    if root.kind == "context":  # above the value come the nodes of the context's own table
+        return [one for one in chain[:-1] if not type(one).__name__.startswith("hamt")]
+    if root.kind == "generator":
+        return [*_below_the_generator(chain), root.owner]
+    return chain[:-1] if chain[-1] is root.owner and len(chain) > 1 else chain
+
+
+def _below_the_generator(chain: list[Any]) -> list[Any]:
+    """In Python 3.10 a generator holds its locals by a frame."""
+    frame = _frame_of(chain[-1])
+    return [one for one in chain[:-1] if one is not frame]
+
+
+def _telling(chain: list[Any]) -> tuple[bool, int]:
+    return is_a(chain[-1], (types.FrameType, types.FunctionType, types.MethodType)), len(chain)
+
+
+def context(one: Any) -> dict[str, Any]:
+    """The values of a context's variables by their names."""
+    return {variable.name: value for variable, value in contextvars.Context.items(one)}
+
+
+def _is_in(value: Any, chain: list[Any]) -> bool:
+    return any(value is one for one in chain)
+
+
+def names_in(root: Root) -> Mapping[str, Any]:
+    """All that the namespace of a root has now; empty for roots without one."""
+    owner = root.owner
+    if root.kind == "local":
+        return locals_of(owner)
+    if root.kind == "global":
+        return dict(owner)
+    if root.kind == "class":
+        return dict(CLASS_SPACE(owner))
+    if root.kind == "generator":
+        frame = _frame_of(owner)
+        return locals_of(frame) if frame is not None else {}
+    return context(owner) if root.kind == "context" else {}
 
 
 def _key(space: Any, value: Any) -> str | None:
@@ -209,8 +283,18 @@ def _local_in(frame: types.FrameType, value: Any) -> str:
 
 
 def _local_of(generator: Any, value: Any) -> str:
-    frame = getattr(generator, "gi_frame", None) or getattr(generator, "cr_frame", None) or getattr(generator, "ag_frame", None)
+    frame = _frame_of(generator)
     return _local_in(frame, value) if frame is not None else "?"
+
+
+def _frame_of(generator: Any) -> types.FrameType | None:
+    return getattr(generator, "gi_frame", None) or getattr(generator, "cr_frame", None) or getattr(generator, "ag_frame", None)
+
+
+def is_array(thing: object) -> bool:
+    """Whether something is an array of numpy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and is_a(thing, numpy.ndarray)
 
 
 def attributes(thing: Any) -> dict[str, Any]:
@@ -244,7 +328,7 @@ def named(path: Path, upto: Any = None) -> str:
     root = path.root
     words = {
         "local": root.name, "global": root.name, "class": f"{root.of}.{root.name}", "generator": root.name, "frame": root.name,
-        "function": f"{root.of}", "node": f"the ctx of {root.of}", "nobody": "",
+        "context": root.name, "stack": root.name, "function": f"{root.of}", "node": f"the ctx of {root.of}", "nobody": "",
     }[root.kind]  # fmt: skip
     chain = objects[start:]
     if root.kind in ("generator", "frame"):
@@ -255,17 +339,28 @@ def named(path: Path, upto: Any = None) -> str:
     for place in range(len(chain) - 1, 0, -1):
         holder, held = chain[place], chain[place - 1]
         if is_a(above[place], types.FunctionType) and is_a(holder, tuple):
-            words += f" → {_closed_over(above[place], held)}"
+            words += f" → {_variable_of(above[place], holder, held)}"
         else:
-            words += f".{_key(holder, held)}" if is_namespace(holder, above[place]) else _step(holder, held)
+            words += _attribute(holder, held) if is_namespace(holder, above[place]) else _step(holder, held)
     for inside in _INSIDE:
         words = words.replace(f".{inside}['", ".").replace("']", "") if f".{inside}['" in words else words
     return words or type(chain[-1]).__name__
 
 
-def _closed_over(function: Any, cell: Any) -> str:
-    names = function.__code__.co_freevars
-    return next((name for name, one in zip(names, function.__closure__ or (), strict=False) if one is cell), "?")
+def _variable_of(function: Any, space: Any, held: Any) -> str:
+    """The variable that a cell of a function's closure is, or the parameter that one of its defaults is for."""
+    code = function.__code__
+    names, values = code.co_freevars, function.__closure__
+    if space is function.__defaults__:
+        values = function.__defaults__
+        names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
+    return next((name for name, one in zip(names, values or (), strict=False) if one is held), "?")
+
+
+def _attribute(space: Any, held: Any) -> str:
+    """The attribute that a namespace holds something by; a namespace of each thread has no name."""
+    name = next((name for name, value in list(dict.items(space)) if value is held), None)
+    return f".{name}" if type(name) is str else ""
 
 
 def is_namespace(holder: Any, above: Any) -> bool:
@@ -283,7 +378,7 @@ def _step(holder: Any, held: Any) -> str:
     if is_a(holder, dict):
         name = next((key for key, value in list(dict.items(holder)) if value is held), None)
         return f"[{name!r}]" if type(name) in (str, int, float, bool, type(None)) else "[…]"
-    if is_a(holder, (list, tuple, set, frozenset, collections.deque)):
+    if is_a(holder, (list, tuple, set, frozenset, collections.deque)) or is_array(holder):
         return "[…]"
     if is_a(holder, types.FrameType):
         return f" → frame of `{name_of(holder.f_code)}`, its `{_local_in(holder, held)}`"
@@ -331,6 +426,8 @@ def described(chain: list[Any]) -> str:
         return "a dict" if len(chain) < 2 else "`{" + repr(_key_of(top, chain[-2])) + ": …}`"
     if is_a(top, (list, set, frozenset, collections.deque)):
         return f"a {type(top).__name__} of tensors"
+    if is_array(top):
+        return "an array of tensors"
     if is_a(top, tuple):
         return "a tuple with a tensor"
     if is_a(top, BaseException):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -74,6 +76,41 @@ class AcceleratorMeter:
     def live(self) -> int:
         """Bytes in use now."""
         return sum(meter.live_bytes() for meter in self._meters)
+
+
+class Collected:
+    """The bytes that Python's collector has freed so far. Added to what is in use, they show a growth of which it frees the parts now and
+    then. A reading that takes long (``share`` of the time since the start) is left out."""
+
+    def __init__(self, live: Callable[[], int], share: float) -> None:
+        self._live, self._share = live, share
+        self._before: int | None = None
+        self._then: Callable[[], None] | None = None
+        self._started = time.perf_counter()
+        self._spent = 0.0
+        self.bytes = 0
+
+    def start(self, then: Callable[[], None]) -> None:
+        """Watch the collector from now on; ``then`` is called whenever it has run."""
+        self._then = then
+        gc.callbacks.append(self._called)
+
+    def stop(self) -> None:
+        """Watch it no longer."""
+        if self._called in gc.callbacks:
+            gc.callbacks.remove(self._called)
+
+    def _called(self, phase: str, info: object) -> None:
+        begin = time.perf_counter()
+        if phase == "start":
+            late = self._spent > self._share * (begin - self._started) + 0.05
+            self._before = None if late else self._live()
+        elif self._before is not None:
+            self.bytes += max(0, self._before - self._live())
+            self._before = None
+        if phase == "stop" and self._then is not None:
+            self._then()
+        self._spent += time.perf_counter() - begin
 
 
 def host_meter() -> StepMeter:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchmemlint.growth import words
 from torchmemlint.growth.worker.frames import Place
-from torchmemlint.growth.worker.look import Keeper
+from torchmemlint.growth.worker.keeper import Keeper
 from torchmemlint.growth.worker.session import FIRST_TRY, Found, Loop, Session
 
 NEEDED = FIRST_TRY + 9
@@ -72,7 +72,7 @@ def growth_of(loop: Loop, found: Found, session: Session) -> dict[str, Any]:
     size, steps = keeper.size, keeper.iterations
     growth: dict[str, Any] = {
         "kind": keeper.kind,
-        "holder": keeper.holder,
+        "holder": keeper.called,
         "root": keeper.root,
         "of": keeper.of,
         "gets": keeper.gets,
@@ -84,6 +84,7 @@ def growth_of(loop: Loop, found: Found, session: Session) -> dict[str, Any]:
         "unknown_saved": size.unknown,
         "chained": keeper.kind == "name" and keeper.gets == "the result of each step",
         "line": line.as_json() if line else None,
+        "defined": keeper.defined.as_json() if keeper.defined else None,
         "callers": [caller.as_json() for caller in callers],
         "no_line": found.no_line or "nothing changed at a line of yours in the iterations that were traced",
         "loop": loop.place().as_json(),

@@ -40,7 +40,8 @@ class Running:
 
             self._session = Session(self._live if self._options.get("live") else None, self._options.get("steps"))
             self._session.stop_program = self._stop
-            self._hooks = Hooks(self._session.event, self._session.create_graph.append)
+            self._hooks = Hooks(self._session.event, self._session.create_graph.append, self._session.begin_anew)
+            self._session.collected.start(self._hooks.again)
             self._hooks.install(torch)
             os.register_at_fork(after_in_child=self._in_child)
         except Exception as error:
@@ -50,6 +51,7 @@ class Running:
         """A worker of a loader measures nothing."""
         if self._session is not None:
             self._session.off = "forked"
+            self._session.collected.stop()
             self._hooks.remove()
 
     def _stop(self) -> None:

@@ -16,10 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
+from torchmemlint.growth.worker.fills import line_that_fills
 from torchmemlint.growth.worker.frames import Marks, Place, Tag, forget_locals, is_users_file, name_of, place, users
+from torchmemlint.growth.worker.keeper import Keeper
 from torchmemlint.growth.worker.lines import Tracer, Watched
-from torchmemlint.growth.worker.look import Keeper, Look
-from torchmemlint.growth.worker.meters import StepMeter, accelerator_meter, host_meter
+from torchmemlint.growth.worker.look import Look
+from torchmemlint.growth.worker.meters import Collected, StepMeter, accelerator_meter, host_meter
 from torchmemlint.growth.worker.series import LEAST_POINTS, WARM_UP, Point, Trend, rate_between, trend
 
 FIRST_TRY = WARM_UP + LEAST_POINTS
@@ -28,13 +30,15 @@ SHARE, AT_LEAST = 0.05, 1.0
 """Looks may take a second of CPU time, and this share of the run's."""
 METER_SHARE = 0.01
 MOST_POINTS = 4096
+MOST_RENEWED = 3
 ASK_AGAIN = 1.25
 """Whether a found holder still grows is asked again after this factor of iterations, then again."""
 
 
 @dataclass(slots=True)
 class Found:
-    """A holder that grew: where, and what was seen of it later."""
+    """A holder that grew: where, and what was seen of it later. ``began``: the iteration at which the run of the loop began that it was asked
+    in; ``renewed``: how often that was another run, with nothing left of the one before; ``sure``: it grew on in one run."""
 
     keeper: Keeper
     lines: list[tuple[Place, ...]]
@@ -44,13 +48,16 @@ class Found:
     length: int | None = None
     grew: bool = True
     asked: int = 0
-    shares: float = 1.0
+    began: int = 0
+    renewed: int = 0
+    sure: bool = False
     no_line: str = ""
 
 
 @dataclass(slots=True)
 class Loop:
-    """One loop of the program; ``count`` are its iterations over all runs of it, ``points`` the bytes at their heads."""
+    """One loop of the program; ``count`` are its iterations over all runs of it, ``points`` the bytes at their heads; ``between``: the next
+    look is to fit between two runs of the collector."""
 
     code: CodeType
     line: int
@@ -67,6 +74,7 @@ class Loop:
     ask_at: int = 0
     last_rate: float = 0.0
     looked: int = 0
+    between: bool = False
 
     def place(self) -> Place:
         """Where the loop is."""
@@ -80,7 +88,7 @@ class Session:
         self.loops: dict[tuple[int, int], Loop] = {}
         self.marks = Marks()
         self.meter: StepMeter = host_meter()
-        self.host = self.meter
+        self.collected = Collected(lambda: self.meter.live(), METER_SHARE)
         self.steps = steps
         self.calls = 0
         self.off = ""
@@ -93,6 +101,7 @@ class Session:
         self._look: tuple[tuple[int, int], Look, int, int] | None = None
         self._trace: tuple[tuple[int, int], Tracer, list[tuple[Keeper, Watched]], int] | None = None
         self._forget = False
+        self._freed = self._freed_before = 0
         self._stride = 1
         self.create_graph: list[Place] = []
         self.stop_program: Callable[[], None] | None = None
@@ -107,9 +116,18 @@ class Session:
             self._event(frame)
         except Exception:  # never the program's affair
             self.off = traceback.format_exc()
+            self.collected.stop()
             self._cancel()
         finally:
             self._lock.release()
+
+    def begin_anew(self, frame: FrameType) -> None:
+        """Forget all loops so far."""
+        with self._lock:
+            if self._trace is not None:
+                self._trace[1].stop(frame)
+            self._cancel()
+            self.loops.clear()
 
     def _event(self, frame: FrameType) -> None:
         if self._forget and self._trace is None:
@@ -155,7 +173,8 @@ class Session:
             self._choose_meter()
         if self.meter.scans and loop.count & 3:
             return
-        loop.points.append((loop.count, self.meter.live()))
+        loop.points.append((loop.count, self.meter.live() + self.collected.bytes))
+        self._freed, self._freed_before = self.collected.bytes - self._freed_before, self.collected.bytes
         took = time.thread_time() - begin
         self.metered += took
         if self.metered > METER_SHARE * (begin - self.started) + 0.05:
@@ -192,11 +211,16 @@ class Session:
         if self.spent > AT_LEAST + SHARE * (time.thread_time() - self.started):
             loop.try_at = inside + 1 + inside // 8
             return
+        if (
+            loop.between and self._freed < found.rate
+        ):  # the collector ran in the last look: this one begins when it has just run
+            return
         loop.trend = found
         begin = time.thread_time()
-        window = max(4, min(LONGEST_WINDOW, 4 * found.period))
-        hold = max(2, min(LONGEST_WINDOW // 4, found.period + 1))
-        loop.looked = loop.count
+        window, hold = max(4, min(LONGEST_WINDOW, 4 * found.period)), max(2, min(LONGEST_WINDOW // 4, found.period + 1))
+        if loop.between:
+            window, hold = 2, 1
+        loop.looked, self._freed_before = loop.count, self.collected.bytes
         self._look = (key, Look(loop.count), loop.count + window, loop.count + window + hold)
         self.spent += time.thread_time() - begin
 
@@ -227,6 +251,8 @@ class Session:
                 if enabled:
                     gc.enable()
             self._forget = True
+            freed = self.collected.bytes - self._freed_before
+            loop.between = not keepers and loop.trend is not None and freed > loop.trend.rate
             self._begin_tracing(key, loop, frame, keepers)
         self.spent += time.thread_time() - begin
 
@@ -266,14 +292,16 @@ class Session:
             lines = [tuple(Place(*one) for one in (line,)) for line in keeper.lines] or watched.found
             if keeper.mark is not None and not keeper.lines and not lines and not tracer.refused and keeper.kind != "cycle":
                 continue  # it does not change in an iteration: survivors of something that is bounded
-            if keeper.elsewhere and sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
-                lines = []
+            if keeper.elsewhere is not None and sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
+                line = line_that_fills(keeper.elsewhere, keeper.holder)
+                lines = [(line,)] if line is not None else []
             one = Found(keeper, lines, rate, loop.count, loop.count, grew=True)
-            if keeper.elsewhere:
+            if keeper.elsewhere is not None:
                 one.no_line = "another thread puts it there, whose lines can be traced from Python 3.12 on"
             if tracer.refused:
                 one.no_line = "another tool traces"
             one.length = keeper.length(frame) if keeper.length is not None else None
+            one.began = loop.began
             loop.found.append(one)
             if self._live is not None:
                 self._live(loop, one)
@@ -282,8 +310,8 @@ class Session:
     def _after(self, loop: Loop, grown: bool) -> None:
         """A look is over: what was measured in it does not count, and the next one comes later."""
         loop.points.clear()
-        loop.ask_at = int(loop.count * ASK_AGAIN) + 1
         inside = loop.count - loop.began
+        loop.ask_at = loop.count + int(inside * (ASK_AGAIN - 1)) + 1
         loop.try_at = max(inside + FIRST_TRY, 2 * inside)
         loop.skip_until = loop.count + FIRST_TRY
 
@@ -291,33 +319,43 @@ class Session:
 
     def _ask(self, loop: Loop, frame: FrameType | None) -> None:
         begin = time.thread_time()
-        for one in loop.found:
-            self._ask_one(one, loop, frame)
+        renewed = [self._ask_one(one, loop, frame) for one in loop.found]
         self._forget = self._forget or frame is not None
-        loop.ask_at = int(loop.count * ASK_AGAIN) + 1
+        loop.ask_at = loop.count + LEAST_POINTS if any(renewed) else int(loop.count * ASK_AGAIN) + 1
         rate = rate_between(loop.points)
         if rate is not None:
             loop.last_rate = rate
         self.spent += time.thread_time() - begin
 
     @staticmethod
-    def _ask_one(one: Found, loop: Loop, frame: FrameType | None) -> None:
+    def _ask_one(one: Found, loop: Loop, frame: FrameType | None) -> bool:
+        """Whether a holder grew on; True if that can only be said later in this run of the loop: it began anew, and what it had kept may have
+        gone with the run before."""
         keeper = one.keeper
-        kept = not keeper.alive or any(reference() is not None for reference in keeper.alive)
+        one.asked += 1
+        kept = one.renewed > 0 or not keeper.alive or any(reference() is not None for reference in keeper.alive)
         length = keeper.length(frame) if keeper.length is not None and frame is not None else None
+        comparable = length is not None and one.length is not None
+        if one.began != loop.began and (not kept or one.renewed):
+            one.began, one.length, one.last_asked = loop.began, length, loop.count
+            one.renewed += 1
+            one.grew = one.grew and one.sure
+            return comparable and one.renewed <= MOST_RENEWED
         if length is not None and one.length is not None:
             steps = loop.count - one.last_asked
             if steps >= 4:
                 one.grew = kept and length > one.length
                 one.length, one.last_asked = length, loop.count
         elif frame is not None:
-            one.grew, one.last_asked = kept, loop.count
-        one.asked += 1
+            one.grew, one.last_asked = kept and (one.sure or not one.renewed), loop.count
+        one.sure = one.sure or (one.grew and one.began == loop.began)
+        return False
 
     # -- the end
 
     def finish(self) -> None:
         """The program is over: what was going on ends."""
+        self.collected.stop()
         with self._lock:
             if self._trace is not None:
                 self._trace[1].running = False

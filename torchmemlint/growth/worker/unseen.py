@@ -1,0 +1,59 @@
+"""Holders that Python's collector does not see: a tensor of its gradient, an array of numpy of its objects."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from torchmemlint.growth.worker.frames import locals_of
+from torchmemlint.growth.worker.holders import Roots
+
+MOST_ELEMENTS = 200_000
+"""Of longer arrays the elements are not looked at."""
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+
+
+def holders(tensors: Iterable[Any], roots: Roots) -> dict[int, list[Any]]:
+    """The holders of an object by its id."""
+    found: dict[int, list[Any]] = {}
+    for one in tensors:
+        if one.is_leaf and one.requires_grad and one.grad is not None:
+            found.setdefault(id(one.grad), []).append(one)
+    for array in _arrays(roots):
+        for held in _elements(array):
+            if type(held) not in _PLAIN:
+                found.setdefault(id(held), []).append(array)
+    return found
+
+
+def gradients(tensors: Iterable[Any]) -> set[int]:
+    """The ids of the gradients of some tensors."""
+    return {id(one.grad) for one in tensors if one.is_leaf and one.requires_grad and one.grad is not None}
+
+
+def is_older(array: Any, new: set[int]) -> bool:
+    """Whether one of an array's objects is none of the new ones."""
+    return any(type(held) not in _PLAIN and id(held) not in new for held in _elements(array))
+
+
+def _arrays(roots: Roots) -> list[Any]:
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None:
+        return []
+    some = [*gc.get_referents(*gc.get_objects()), *(value for frame in roots.frames for value in locals_of(frame).values())]
+    kinds = {cls for cls in set(map(type, some)) if issubclass(cls, numpy.ndarray)}
+    arrays = {id(one): one for one in some if type(one) in kinds}
+    return [one for one in arrays.values() if numpy.ndarray.dtype.__get__(one).char == "O"]
+
+
+def _elements(array: Any) -> list[Any]:
+    numpy: Any = sys.modules["numpy"]
+    if numpy.ndarray.size.__get__(array) > MOST_ELEMENTS:
+        return []
+    held: list[Any] = numpy.ndarray.ravel(array, "K").tolist()
+    return held
+
+
+__all__ = ["gradients", "holders", "is_older"]
