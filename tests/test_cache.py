@@ -765,7 +765,8 @@ def test_what_is_not_a_finding_is_refused() -> None:
     )
     assert len(good) == len(fields(Finding))
     for at in range(len(good)):
-        for bad in (object(), {"a": 1}, [None], 1.5):
+        number = fields(Finding)[at].type in ("float", float)
+        for bad in (object(), {"a": 1}, [None], "high" if number else 1.5):
             with pytest.raises(ValueError, match="plain form of a Finding"):
                 from_plain(Finding, [*good[:at], bad, *good[at + 1 :]])
     with pytest.raises(ValueError, match="plain form"):

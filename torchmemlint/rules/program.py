@@ -11,7 +11,7 @@ from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.variables import says_any
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 SWITCHES = TORCH.words["grad-words"]
@@ -28,5 +28,10 @@ def facts_of(runs: Runs, record: Record, about: About) -> Iterator[Fact]:
             yield Fact("not-called", "other files use its file, and nothing visible calls the function", Known.ASSUMED)
         if says_any(world, root.path, SWITCHES):
             yield Fact("file-knows-grad-mode", "who wrote the file knows grad mode: it is switched in another place of it")
-        elif any(map(world.project.says, sorted(SWITCHES))):
+        elif world.memoize(_switches, ""):
             yield Fact("project-knows-grad-mode", "who wrote the project knows grad mode: another file switches it")
+
+
+def _switches(world: World, _: str) -> bool:
+    """Whether any function of the project switches grad mode."""
+    return any(map(world.project.says, sorted(SWITCHES)))

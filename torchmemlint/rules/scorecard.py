@@ -107,9 +107,8 @@ def points_of(fact: str) -> float:
 def rows_with(facts: Iterable[str]) -> frozenset[str]:
     """The rows that may be of facts: their own, and that of all which are hidden together."""
     names, gravity = frozenset(facts), table().assumed
-    hidden = sum(gravity.get(name, 0) for name in names) >= HIDES
-    own = frozenset(name for name in names if gravity.get(name, 0) < HIDES)
-    return own | {HIDDEN} if hidden else own
+    own = frozenset([name for name in names if gravity.get(name, 0) < HIDES])
+    return own | {HIDDEN} if sum([gravity.get(name, 0) for name in names]) >= HIDES else own
 
 
 def intercepts(code: str) -> list[tuple[str, float]]:
@@ -119,8 +118,8 @@ def intercepts(code: str) -> list[tuple[str, float]]:
 
 def probability(code: str, facts: Iterable[Fact]) -> float:
     """The chance that a rule's finding with these facts is not false."""
-    rows = rows_with(fact.name for fact in facts)
-    points = math.fsum((*(points for _, points in intercepts(code)), *map(points_of, sorted(rows))))
+    rows = rows_with([fact.name for fact in facts])
+    points = math.fsum([*[points for _, points in intercepts(code)], *[points_of(row) for row in sorted(rows)]])
     chance = 1 / (1 + math.exp(-points))
     return min(chance, DOUBTFUL) if HIDDEN in rows else chance
 
