@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from torchmemlint import cli
 from torchmemlint.project import neighbours
+from torchmemlint.rules.scorecard import EVERY_RULE
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -56,6 +58,17 @@ def test_why_a_rule_is_silent(capsys: pytest.CaptureFixture[str], file: str, fun
     out = traced(capsys, FIXTURES / file, function, words)
     assert any(line.startswith(reason) for line in out), out
     assert not any(line.startswith("TML") and " does not report it: " not in line for line in out)
+
+
+def test_what_a_finding_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """The facts and their points are those of the table, and their sum is the probability that is printed."""
+    out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "out = model(x)")
+    start = next(i for i, line in enumerate(out) if line.startswith("evidence for TML201 on line "))
+    rows = [line for line in out[start + 1 :] if line and not line.startswith(("evidence", "note", "in `"))]
+    points = [float(line.split()[0]) for line in rows if line[0] in "+-"]
+    assert f"{EVERY_RULE}" in rows[0]
+    assert any("returned (assumed): unless a caller outside" in line for line in rows)
+    assert out[start].endswith(f": {1 / (1 + math.exp(-sum(points))):.0%} not false")
 
 
 def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:

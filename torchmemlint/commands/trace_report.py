@@ -251,7 +251,7 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
                 continue
             for answer in module.check(event, flow):
                 if isinstance(answer, Fact):
-                    verdicts[f"{code} does not report it: {answer.words}"] = None
+                    verdicts[f"{code} does not report it: {answer.words} ({answer.name}, {answer.known_by})"] = None
                 elif event not in record.forwards.values():
                     verdicts[found.verdict(answer)] = None
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))
