@@ -33,6 +33,8 @@ HIDDEN = "a hidden assumption"
 """The row of all assumptions that findings are hidden for: of each by itself too few findings were read."""
 HIDES = 3
 """How grave assumptions are together for which a finding is hidden."""
+UNREAD, ASSUMING = 0.95, 0.85
+"""What is believed of a rule of which too few findings were read: of one that assumes nothing, and of one that assumes something."""
 DOUBTFUL = 0.6
 """The most that a finding with one of these is believed, whatever else is known: 15 were read, and half of them were false."""
 
@@ -104,24 +106,34 @@ def points_of(fact: str) -> float:
     return row.points if row is not None else 0.0
 
 
+def gravity_of(facts: Iterable[str]) -> int:
+    """How grave all that is assumed is together."""
+    return sum([table().assumed.get(name, 0) for name in facts])
+
+
 def rows_with(facts: Iterable[str]) -> frozenset[str]:
     """The rows that may be of facts: their own, and that of all which are hidden together."""
-    names, gravity = frozenset(facts), table().assumed
-    own = frozenset([name for name in names if gravity.get(name, 0) < HIDES])
-    return own | {HIDDEN} if sum([gravity.get(name, 0) for name in names]) >= HIDES else own
+    names = frozenset(facts)
+    own = frozenset([name for name in names if table().assumed.get(name, 0) < HIDES])
+    return own | {HIDDEN} if gravity_of(names) >= HIDES else own
 
 
 def intercepts(code: str) -> list[tuple[str, float]]:
     """The points that a rule's findings have whatever is known of them."""
-    return [(name, table().rules[name].points) for name in (EVERY_RULE, code) if name in table().rules]
+    rules = table().rules
+    return [(name, rules[name].points) for name in (EVERY_RULE, code)] if code in rules else []
 
 
 def probability(code: str, facts: Iterable[Fact]) -> float:
     """The chance that a rule's finding with these facts is not false."""
-    rows = rows_with([fact.name for fact in facts])
-    points = math.fsum([*[points for _, points in intercepts(code)], *[points_of(row) for row in sorted(rows)]])
+    names = frozenset([fact.name for fact in facts])
+    gravity = gravity_of(names)
+    if code not in table().rules:
+        return UNREAD if not gravity else ASSUMING if gravity < HIDES else DOUBTFUL
+    rows = sorted(rows_with(names))
+    points = math.fsum([*[points for _, points in intercepts(code)], *[points_of(row) for row in rows]])
     chance = 1 / (1 + math.exp(-points))
-    return min(chance, DOUBTFUL) if HIDDEN in rows else chance
+    return min(chance, DOUBTFUL) if gravity >= HIDES else chance
 
 
 def confidence_of(chance: float) -> Confidence:
