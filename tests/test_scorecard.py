@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.field import fit
-from benchmarks.field.evidence import joined
+from benchmarks.field.evidence import HELD_OUT, joined
 from torchmemlint.findings import Confidence
 from torchmemlint.rules import assumed
 from torchmemlint.rules.fact import Fact
@@ -106,7 +106,7 @@ def test_what_silences() -> None:
 
 
 def test_the_table_is_what_the_data_give() -> None:
-    data = [line for line in fit.lines() if line["sample"] not in fit.HELD_OUT]
+    data = [line for line in fit.lines() if line["sample"] not in HELD_OUT]
     fitted = fit.kept_facts(data, fit.signs())
     moved = fit.shift(sum(map(fit.outcome, data)) / len(data))
     assert TABLE.read_text(encoding="utf-8") == fit.table_text(fitted, data, moved)
