@@ -269,7 +269,7 @@ def test_findings_in_packages_are_compared_with_their_record(
     wanted.write_text("# two\n" + "".join(lines))
     assert packages.main(True, None, wanted, record) == 0
     known = json.loads(record.read_text())
-    assert known == {"tiny_one==1.0": ["tiny_one/train.py:13:9 TML101 warning high"], "tiny_two==1.0": []}
+    assert known == {"tiny_one==1.0": ["tiny_one/train.py:13:9 TML101 warning medium"], "tiny_two==1.0": []}
     assert packages.main(False, None, wanted, record) == 0
     assert "no finding added or removed" in capsys.readouterr().out
 
