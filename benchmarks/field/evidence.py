@@ -45,7 +45,7 @@ def findings_of(folder: Path, work: Path) -> list[dict[str, Any]] | None:
             print(f"{folder.name}: the linter ended with {done.returncode}: {done.stderr[-300:].strip()}", file=sys.stderr)
             return None
         found = [
-            {key: one[key] for key in ("code", "severity", "confidence", "cell", "location", "evidence", "cost", "message")}
+            {key: one[key] for key in ("code", "severity", "confidence", "cell", "location", "evidence")}
             | {"path": Path(one["filename"]).resolve().relative_to(folder.resolve()).as_posix()}
             for one in json.loads(done.stdout)
         ]

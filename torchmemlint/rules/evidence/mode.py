@@ -13,6 +13,7 @@ from torchmemlint.rules.evidence.standing import above
 from torchmemlint.rules.evidence.wanted_graphs import decided_elsewhere, guards_its_network, guards_others, is_asked_for
 from torchmemlint.rules.evidence.wrappers import unseen_wrapper
 from torchmemlint.rules.fact import Fact, Known
+from torchmemlint.rules.program import SWITCHES
 from torchmemlint.rules.reach import guarded
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
@@ -21,7 +22,6 @@ from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
-from torchmemlint.torch_facts import TORCH
 
 
 def in_the_run(candidate: Candidate) -> Iterator[Fact]:
@@ -111,7 +111,7 @@ def is_decided_inside(event: Graph, flow: Flow) -> bool:
     record = flow.record
     assumed = {int(key.partition(":")[0]) for key, _ in record.assumptions}
     inside = (assumed & above(record, event.site.frame)) - {0}
-    return any(flow.runs.world.facts(record.frames[number].ref).names & GRAD_WORDS for number in inside)
+    return any(flow.runs.world.facts(record.frames[number].ref).names & SWITCHES for number in inside)
 
 
 def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
@@ -124,14 +124,11 @@ def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
         if int(frame) not in around:
             continue
         ref = record.frames[int(frame)].ref
-        if ref.qualname == MODULE or flow.runs.world.facts(ref).names & GRAD_WORDS:
+        if ref.qualname == MODULE or flow.runs.world.facts(ref).names & SWITCHES:
             continue
         if project.asked_with_grad(ref, test if value else f"not {test}"):
             return True
     return False
-
-
-GRAD_WORDS = TORCH.words["grad-words"]
 
 
 def guarded_piece(candidate: Candidate) -> Fact:

@@ -86,10 +86,10 @@ def _judge(candidate: Candidate) -> Verdict | Fact:
 def is_reported(event: Graph, flow: Flow) -> bool:
     """Whether a forward's graph is built for nothing, and that is not doubtful."""
     verdict = judge(event, flow)
-    return isinstance(verdict, Verdict) and is_sure(event, verdict, flow)
+    return isinstance(verdict, Verdict) and is_sure(verdict, flow)
 
 
-def is_sure(event: Graph, verdict: Verdict, flow: Flow) -> bool:
+def is_sure(verdict: Verdict, flow: Flow) -> bool:
     """Whether a finding of that would be of more than low confidence."""
     chance = probability(CODE, flow.evidence(About.NEEDLESS_GRAPH, verdict.facts))
     return confidence_of(chance) is not Confidence.LOW
