@@ -193,3 +193,14 @@ def test_the_one_line_that_fills_a_variable_is_read_from_the_code(tmp_path: Any)
     assert line_that_fills(codes["one"], "kept") == Place(str(file), 3, "one")
     assert line_that_fills(codes["two"], "kept") is None
     assert line_that_fills(codes["none"], "kept") is None
+
+
+def test_a_holder_that_the_program_froze_is_found() -> None:
+    box = [torch.zeros(2)]
+    KEPT.append(box[0])
+    gc.freeze()
+    try:
+        assert _HERE["names"](box) == [("global", "KEPT[…]")]
+    finally:
+        gc.unfreeze()
+        KEPT.clear()

@@ -116,6 +116,8 @@ class Search:
     def __init__(
         self, objects: list[Any], roots: Roots, mine: Iterable[object] = (), unseen: Mapping[int, list[Any]] | None = None
     ) -> None:
+        if gc.get_freeze_count():
+            gc.unfreeze()  # holders that the program froze would not be found; to freeze again would keep what is garbage by now
         self.roots = roots
         self._unseen = unseen or {}
         self._above: dict[int, list[Any]] = {}
