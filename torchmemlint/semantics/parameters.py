@@ -134,7 +134,8 @@ def _handed_on(
 
 def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: ClassRef) -> bool:
     """Whether every call of ``callee`` in a function, which constructs ``cls``, makes a module that has no parameters."""
-    return world.memoize(_made_without_parameters, (ref, callee, cls))
+    key = (ref, callee, cls)
+    return not world.is_finding(_made_without_parameters, key) and world.memoize(_made_without_parameters, key)
 
 
 def _made_without_parameters(world: World, key: tuple[FunctionRef, str, ClassRef]) -> bool:

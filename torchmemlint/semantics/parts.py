@@ -6,9 +6,11 @@ from torchmemlint.semantics.graphs import ANY_PART, UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import ELEMENTS, Key, Kind, Mode, State
 from torchmemlint.semantics.values import (
+    COMPUTED,
     FREE_TENSOR,
     MOVED,
     SCALAR,
+    VIEW,
     Const,
     Obj,
     Tensor,
@@ -34,7 +36,8 @@ def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = Fals
     for gid in atom.graphs:
         graph = m.record.graphs[gid]
         # What a module that is not visible returns beside a loss may be a number: each piece that is unpacked stands for itself.
-        apart = graph.kind in UNSURE_KINDS or (unpacked and graph.kind is GraphKind.FORWARD)
+        whole = unpacked and not atom.flags & (VIEW | COMPUTED)  # else they are pieces of a tensor, which an operation made
+        apart = graph.kind in UNSURE_KINDS or (whole and graph.kind is GraphKind.FORWARD)
         if apart and len(graph.what) < MAX_PART_TEXT and len(m.record.graphs) < MANY_GRAPHS:
             graphs.add(
                 m.graph(
