@@ -12,12 +12,19 @@ from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.kinds import class_kind
-from torchmemlint.semantics.parameters import STORED_FLAGS, is_library_network, is_torch_function, parametric_attributes
+from torchmemlint.semantics.parameters import (
+    STORED_FLAGS,
+    given_frozen,
+    is_library_network,
+    is_torch_function,
+    parametric_attributes,
+)
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
 
 RESTORES = TORCH.names["restores"]
 PARALLEL = TORCH.words["parallel"]
@@ -72,12 +79,89 @@ def holds_tensors(world: World, ref: FunctionRef) -> bool:
 
 def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a module was made, or is an attribute, where optimizers are made of other modules' parameters, and none may hold its
-    own: a backbone whose features a new layer learns from."""
-    if not text.removeprefix("self.").isidentifier():
-        return False  # a part of something, which may be held as a whole
+    own: a backbone whose features a new layer learns from, a teacher that is only evaluated. A part is left out with its whole."""
+    names = text.split(".")
+    text = ".".join(names[: 1 + (names[0] == "self")])
+    if not text.removeprefix("self.").isidentifier() or text == "self":
+        return False
     places = _places(world, ref, text)
+    if world.memoize(_is_set_aside, (*_where(world, ref, text), text)) and not given_frozen(world, ref, text):
+        if not any(is_held(world, where, name) or _is_held_by_giver(world, where, name) for where, name in places):
+            return True
+    asked = [(*_where(world, where, name), name) for where, name in places]
     return bool(places) and all(
-        world.memoize(_is_left_out_within, (*_where(world, where, name), name)) for where, name in places
+        world.memoize(_is_left_out_within, each) or world.memoize(_is_left_out_with_its_object, each) for each in asked
+    )
+
+
+def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
+    """Whether a module that something gives is only evaluated where optimizers are made of others' parameters, or a framework
+    trains another one: a teacher, a reference model."""
+    path, inside, text = key
+    places = _scope(world, path, inside, text)
+    of_class = text.startswith("self.")
+    if not (of_class and inside) and not any(text in _params(world, each) for each in places):
+        return False
+    words = frozenset[str]().union(*(world.evidence(each).get(text, frozenset()) for each in places))
+    if TORCH.names["evaluates"] not in words or TORCH.names["trains"] in words:
+        return False
+    names = [(each, text) for each in places] + (_names_given(world, ClassRef(path, inside), text) if of_class else [])
+    if any(_may_hand_on(world, each, name) or _holds_trained(world, each, name) for each, name in names):
+        return False
+    networks = _networks_held(world, _makers_without(world, path, inside, text), not of_class)
+    if of_class and not networks:
+        networks = _trained_by_framework(world, ClassRef(path, inside), text)
+    return bool(networks) and not any(_may_have_parts(world, each, network) for network in networks for each in places)
+
+
+def _names_given(world: World, cls: ClassRef, text: str) -> list[tuple[FunctionRef, str]]:
+    """What methods call that which they store in an attribute: ``teacher`` of ``self.teacher = teacher.to(device)``."""
+    held = world.project.attr(cls, text.removeprefix("self."))
+    return [(FunctionRef(at.path, fact.method), fact.value.partition(".")[0]) for fact, at in held if fact.method]
+
+
+def _trained_by_framework(world: World, cls: ClassRef, text: str) -> set[str]:
+    """What a trainer of a library makes its optimizer of, beside another attribute."""
+    order = world.project.mro(cls)
+    trainer = any(isinstance(base, str) and TORCH.class_kind(base) is ClassKind.HF_TRAINER for base in order)
+    return {f"self.{TRAINED}"} - {text} if trainer else set()
+
+
+TRAINED = TORCH.names["trained-by-trainer"]
+"""The attribute in which the trainer of transformers has what it trains."""
+
+
+def _is_left_out_with_its_object(world: World, key: tuple[str, str, str]) -> bool:
+    """Whether a module is an attribute of objects that are left out wherever one is made: the network of a criterion."""
+    path, inside, text = key
+    places = _scope(world, path, inside, text) if inside and text.startswith("self.") else []
+    init = world.project.method(ClassRef(path, inside), "__init__") if places else None
+    if init is None or any(_makes_optimizer(world, each) or _may_hand_on(world, each, text) for each in places):
+        return False
+    if not _certainly_learns(world, path, inside, text):
+        return False
+    makers = {(caller.ref, f"{caller.call.callee}()") for caller in world.project.callers(init).calls}
+    found = [(ref, [name for name, value in _values(world, ref) if _is_itself(value, made)]) for ref, made in sorted(makers)]
+    return bool(found) and all(names and all(is_left_out(world, ref, name) for name in names) for ref, names in found)
+
+
+def _values(world: World, ref: FunctionRef) -> list[tuple[str, str]]:
+    """What a function binds names and attributes to, in words."""
+    facts = world.facts(ref)
+    found = [*facts.bound, *facts.rebound]
+    if facts.owner:
+        attrs = world.project.attrs(ClassRef(ref.path, facts.owner))
+        found += [(f"self.{attr.name}", attr.value) for attr in attrs if attr.method == facts.qualname]
+    return found
+
+
+def _is_itself(value: str, made: str) -> bool:
+    """Whether a text is what a call makes, or what a method of that gives which gives the object itself: ``Loss().cuda()``."""
+    rest = value.removeprefix(made).split(".")
+    return (
+        value.startswith(made)
+        and not rest[0]
+        and all(each.removesuffix("()") in TORCH.words["gives-itself"] for each in rest[1:])
     )
 
 
@@ -201,11 +285,8 @@ def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
 
 def _assigned(world: World, ref: FunctionRef, facts: FunctionFacts, made: str) -> list[str]:
     """The names and attributes that a function assigns what the text makes, in its order."""
-    names = [name for name, value in facts.bound if value == made]
-    if facts.owner:
-        attrs = world.project.attrs(ClassRef(ref.path, facts.owner))
-        names += [f"self.{attr.name}" for attr in attrs if attr.method == facts.qualname and attr.value == made]
-    return names
+    once = {name for name, _ in facts.rebound}
+    return [name for name, value in _values(world, ref) if value == made and name not in once]
 
 
 def _params(world: World, ref: FunctionRef) -> frozenset[str]:
@@ -338,13 +419,22 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
     if any(call.callee == f"{text}.load_state_dict" for each in places for call in world.facts(each).calls):
         return True
     if text.startswith("self."):
-        held = world.project.attr(ClassRef(path, inside), text.removeprefix("self.")) if inside else ()
-        made = [(FunctionRef(at.path, attr.method), attr.value) for attr, at in held if attr.method]
+        known = bool(inside) and all(is_of_library(world, each, text) for each in places[:1])
     else:
         made = [(each, value) for each in places for name, value in world.facts(each).bound if name == text]
-    if not made or not all(is_library_network(world, ref, value) for ref, value in made):
+        known = bool(made) and all(is_library_network(world, ref, value) for ref, value in made)
+    if not known:
         return False
     return all(_only_runs(world, each, text) for each in places)
+
+
+def is_of_library(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether an attribute holds nothing but a network that a library makes."""
+    owner = world.facts(ref).owner
+    held = world.project.attr(ClassRef(ref.path, owner), text.removeprefix("self.")) if owner else ()
+    return bool(held) and all(
+        fact.method and is_library_network(world, FunctionRef(at.path, fact.method), fact.value) for fact, at in held
+    )
 
 
 def _only_runs(world: World, ref: FunctionRef, text: str) -> bool:
@@ -373,6 +463,8 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
         if not given or call.callee.endswith(RESTORES) or _is_wrapped(facts, call):
             continue
         seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
+        if seen and all(_runs_alone(world, each, call, text) for each in seen):
+            continue
         if not seen or any(world.header(each).owner or world.facts(each).names & FREEZING for each in seen):
             return True
         if _may_make_optimizer(world, ref, call):
@@ -380,6 +472,15 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
         if any(value == f"{call.callee}()" and _is_asked(facts, name) for name, value in bound):
             return True
     return _is_asked(facts, text) or any(_is_part(value, text) for name, value in bound if name != text)
+
+
+def _runs_alone(world: World, ref: FunctionRef, call: CallFact, text: str) -> bool:
+    """Whether a function does nothing with a module that a call gives it but run it."""
+    facts = world.facts(ref)
+    params = facts.params[bool(facts.owner) :]
+    given = [param.name for param in params if getattr(argument_for(params, param.name, call.args), "name", "") == text]
+    called = {each.callee for each in facts.calls}
+    return bool(given) and called.issuperset(given) and facts.taken.isdisjoint(given)
 
 
 def _steps(callee: str, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
@@ -50,6 +51,21 @@ def comes_out(event: Graph, flow: Flow) -> bool:
     sinks = [s for gid in family for s in record.sinks.get(gid, ())]
     returned = any(each.site.key == site.key and each.graphs & family for each in record.fates)
     return returned or any(inside not in above(record, s.site.frame) for s in sinks)
+
+
+def name_in_root(event: Graph, flow: Flow) -> str:
+    """What the root calls the network of a forward: of one in a function that it calls, what it gives that; "" where it gives none."""
+    world, record = flow.runs.world, flow.record
+    frame, text = flow.frame(event.site), event.what
+    while text and not flow.own(Site(frame.number, -1)) and frame.parent >= 0:
+        caller = record.frames[frame.parent]
+        call = world.facts(caller.ref).call_ending(flow.span(Site(caller.number, frame.call)).end)
+        header = world.header(frame.ref)
+        head, dot, rest = text.partition(".")
+        arg = argument_for(header.params[bool(header.owner) :], head, call.args) if call is not None else None
+        text = f"{arg.name}{dot}{rest}" if arg is not None and arg.name else ""
+        frame = caller
+    return text
 
 
 def gives_only_numbers(callee: FunctionRef, site: Site, flow: Flow) -> bool:

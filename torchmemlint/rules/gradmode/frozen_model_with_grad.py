@@ -12,6 +12,10 @@ its loss:
   parameters but not its own, and its input depends on nothing that is trained through it;
 - or they come from a file or a library (the VGG of a perceptual loss), the optimizer has another network's parameters, or the
   image that is optimized, and this forward is given nothing that wants a gradient;
+- or a function or class is given it, only evaluates it (`eval()`, never `train()`), and makes its optimizer of another network's
+  parameters, or is a trainer of transformers, which trains its `model` alone: a teacher, a reference model;
+- or it belongs to a criterion whose parameters no optimizer holds, and this forward is given nothing that wants a gradient: a perceptual
+  loss on the wanted image;
 - or its own optimizer zeroes the gradients before it steps: a discriminator that sees real data in the generator's step.
 
 It does not report:
@@ -76,11 +80,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import OPTIMIZED
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
 from torchmemlint.rules.evidence.frozen import on_a_branch
 from torchmemlint.rules.evidence.module_evidence import DETACHES
+from torchmemlint.rules.evidence.standing import name_in_root
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
 from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, meeting, when
@@ -89,6 +96,8 @@ from torchmemlint.rules.size import ENDS_AT_ONCE, is_cut_at_once, small_cost, wh
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
+from torchmemlint.semantics.optimized import is_left_out, is_of_library
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -116,6 +125,12 @@ SHORT_COST = "one graph, which is built and dropped at the detach, before that o
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a function runs a network of a library that its object holds, and that no optimizer holds: one that only gives features."""
+    own = {call.callee for call in facts.calls if call.args and call.callee.startswith("self.")} if facts.owner else ()
+    return any(is_of_library(runs.world, ref, text) and is_left_out(runs.world, ref, text) for text in sorted(own))
+
+
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     unheld = is_never_updated(event, flow)
     if unheld:
@@ -124,7 +139,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
             return  # one chain, one cause: reported at its first network
         doubts: tuple[Fact, ...] = (OPTIMIZED, *on_a_branch(event, flow))
         cause = ""
-        site, steps, cost = event.site, [], COST if is_wanted_elsewhere(event, flow) else UNUSED_COST
+        site, steps, cost = flow.own_site(event.site), [], COST if is_wanted_elsewhere(event, flow) else UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"
         if is_discarded(event, flow):
             text = " and gets a gradient that is zeroed before its optimizer steps"
@@ -147,11 +162,14 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST + BOUND_COST * bound
         text = ", but its output is only used as a constant, detached"
     small = why_small(event, flow)
+    called = f"`{short(flow.callee(site))}(…)`"
+    if unheld and not flow.own(event.site):
+        called = f"`{short(name_in_root(event, flow))}`, which {called} calls,"
     yield Draft(
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on{'' if unheld else when(event, flow)}{text}",
+            f"{called} runs with grad mode on{'' if unheld else when(event, flow)}{text}",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is dropped",

@@ -3,10 +3,12 @@ thrown away, and through them the gradient goes on to nothing that wants it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchmemlint.index.facts import CallFact
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
-from torchmemlint.rules.evidence.standing import above, twins
+from torchmemlint.rules.evidence.standing import above, name_in_root, twins
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
@@ -22,14 +24,15 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     """Whether a step back-propagates into a network that no optimizer holds, and through it into nothing that wants a gradient: a
     target network that is neither frozen nor run without grad. Of what it is given, the gradient may be thrown away, too."""
     record, world = flow.record, flow.runs.world
-    if (
-        event.kind not in CALLED_KINDS
-        or event.frozen
-        or event.frozen_when_run
-        or event.mode is Mode.OFF
-        or not flow.own(event.site)
-    ):
+    if event.kind not in CALLED_KINDS or event.frozen or event.frozen_when_run or event.mode is Mode.OFF:
         return False
+    if not flow.own(event.site):
+        callee = flow.frame(event.site).ref
+        if is_copy(world, callee, event.what) or is_left_out(world, callee, event.what):
+            return False  # it is reported there
+        event = replace(event, what=name_in_root(event, flow))
+        if not event.what:
+            return False
     if record.flags & {RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return False
     trained = event.gid in record.backwarded
@@ -64,9 +67,13 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         return False
     if not all(is_thrown_away(what, event, flow) for what in wanted):
         return False
-    if not is_of_this_definition(event, flow) or takes_what_learns(event, flow):
+    if not is_of_this_definition(event, flow):
         return False
-    return trained or flow.runs.fate(record, event.gid).trains
+    elsewhere = where_called(event, flow)
+    if any(takes_what_learns(graph, there) for graph, there in elsewhere):
+        return False
+    ends = any(graph.gid in there.record.backwarded for graph, there in elsewhere)
+    return trained or ends or flow.runs.fate(record, event.gid).trains
 
 
 def is_handed_on(event: Graph, flow: Flow) -> bool:
@@ -92,17 +99,17 @@ ITERATORS = TORCH.words["parameter-iterators"]
 GRADIENT = TORCH.names["gradient"]
 
 
-def takes_what_learns(event: Graph, flow: Flow) -> bool:
+def where_called(event: Graph, flow: Flow) -> list[tuple[Graph, Flow]]:
+    """The graphs of the same forward in the runs of the function's callers."""
+    root = flow.record.root
+    runs = [Flow(flow.runs, record, ref.path) for ref in callers_of(root, flow.runs.world) for record in flow.runs.records(ref)]
+    return [(graph, there) for there in runs for graph in twins(event, root, there)]
+
+
+def takes_what_learns(graph: Graph, there: Flow) -> bool:
     """Whether a caller of the function gives it what hangs on a network that an optimizer may hold, and this graph hangs on that:
     the gradient goes on through it (a criterion with a network of its own)."""
-    root = flow.record.root
-    for caller in callers_of(root, flow.runs.world):
-        for record in flow.runs.records(caller):
-            there = Flow(flow.runs, record, caller.path)
-            for graph in twins(event, root, there):
-                if any(learns(record.graphs[gid], graph, there) for gid in record.ancestors(graph.parents)):
-                    return True
-    return False
+    return any(learns(there.record.graphs[gid], graph, there) for gid in there.record.ancestors(graph.parents))
 
 
 def learns(given: Graph, graph: Graph, there: Flow) -> bool:
@@ -127,7 +134,7 @@ def is_of_this_definition(event: Graph, flow: Flow) -> bool:
     """Whether the facts of the root are those of the definition that runs: of a name that is defined again they are of one."""
     root = flow.record.root
     facts = flow.runs.world.facts(root)
-    return root.qualname == MODULE or facts.row <= flow.span(event.site).start.row <= facts.end_row
+    return root.qualname == MODULE or facts.row <= flow.span(flow.own_site(event.site)).start.row <= facts.end_row
 
 
 def is_discarded(event: Graph, flow: Flow) -> bool:
