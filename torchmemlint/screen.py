@@ -41,10 +41,11 @@ def torch_related(data: bytes) -> bool:
     return b"torch" in data or _TORCH.search(data) is not None
 
 
-def may_fire(data: bytes, codes: tuple[str, ...]) -> bool:
-    """Whether a file may have a finding of one of these rules: it is torch-related and has a trigger word of theirs."""
+def may_fire(data: bytes, codes: tuple[str, ...], fragment: bool = False) -> bool:
+    """Whether a file may have a finding of one of these rules: it is torch-related, or a ``fragment`` that does not say what it is
+    written for, and has a trigger word of theirs."""
     triggers = _triggers(codes)
-    return triggers is not None and torch_related(data) and triggers.search(data) is not None
+    return triggers is not None and (fragment or torch_related(data)) and triggers.search(data) is not None
 
 
 def imported_names(data: bytes) -> frozenset[bytes]:

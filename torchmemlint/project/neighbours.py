@@ -235,6 +235,12 @@ def _tops(candidates: Sequence[Scanned]) -> tuple[tuple[str, bool], ...]:
     return (*folders.items(), *packages.items())
 
 
+def is_of_no_project(path: str) -> bool:
+    """Whether a file stands in no package, and below no folder of a project."""
+    package, project = project_of(path)
+    return project is None and not os.path.isfile(os.path.join(package, "__init__.py"))
+
+
 def project_of(path: str) -> tuple[str, str | None]:
     """The top package of a file (its folder when it is in none), and the nearest folder above with a pyproject.toml or
     ``.git``, None when there is none."""

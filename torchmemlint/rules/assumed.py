@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchmemlint.rules.fact import Fact, Known
 
 
@@ -10,6 +12,13 @@ def not_a_module(what: str, known_by: Known) -> Fact:
     modules, or a name alone."""
     name = "module-by-name" if known_by is Known.NAME else "module-by-use"
     return Fact(name, unless=f"`{what}` is not a module with parameters", known_by=known_by)
+
+
+def named_alone(callees: Sequence[str], chance: float) -> Fact:
+    """Names alone say what is called; ``chance``: of all that are called so, the share of which it is true."""
+    quoted = " and ".join(f"`{callee}`" for callee in callees)
+    unless = f"{quoted} {'is' if len(callees) == 1 else 'are'} not what {'its name says' if len(callees) == 1 else 'their names say'}"
+    return Fact("known-by-name", unless=unless, known_by=Known.NAME, chance=chance)
 
 
 def may_be_frozen(what: str, test: str, place: str, default: bool = False) -> Fact:

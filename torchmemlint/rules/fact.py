@@ -27,9 +27,11 @@ class Fact:
     words     what it says, as a sentence that ``trace`` prints
     known_by  how it is known
     unless    of an assumption: what would make the finding false
+    chance    of one that was counted by itself: how often it is so
     """
 
     name: str
     words: str = ""
     known_by: Known = Known.RESOLVED
     unless: str = ""
+    chance: float = 1

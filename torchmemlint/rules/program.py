@@ -23,6 +23,8 @@ def facts_of(runs: Runs, record: Record, about: About) -> Iterator[Fact]:
     world, root = runs.world, record.root
     if record.flags & {RecordFlag.ON_CUDA, RecordFlag.ON_SOME_DEVICE}:
         yield Fact("moves-to-a-device", "the function moves something to a device")
+    if not world.project.imports(root.path):
+        yield Fact("imports-nothing", unless="the code, which imports nothing, is not for torch", known_by=Known.ASSUMED)
     if about is About.NEEDLESS_GRAPH:
         if record.mode is Mode.NO_CALLERS and root.qualname != MODULE and world.project.is_imported_file(root.path):
             yield Fact("not-called", "other files use its file, and nothing visible calls the function", Known.ASSUMED)

@@ -28,6 +28,7 @@ from torchmemlint.semantics.root_choice import (
     trains_in_a_loop,
 )
 from torchmemlint.semantics.runs import MAX_CALLERS
+from torchmemlint.semantics.variables import is_free
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -108,6 +109,8 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
     world, root = flow.runs.world, flow.record.root
     project, path = world.project, root.path
     if any(target.partition(".")[0] in MOVES_ITSELF for _, target in project.imports(path)):
+        return False
+    if is_free(world, root, graph.what):
         return False
     if is_made_on_host(world, root, graph.what):
         return True

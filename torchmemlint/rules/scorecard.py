@@ -126,7 +126,13 @@ def intercepts(code: str) -> list[tuple[str, float]]:
 
 def probability(code: str, facts: Iterable[Fact]) -> float:
     """The chance that a rule's finding with these facts is not false."""
-    names = frozenset([fact.name for fact in facts])
+    facts = frozenset(facts)
+    return believed(code, (fact.name for fact in facts)) * math.prod([fact.chance for fact in facts])
+
+
+def believed(code: str, facts: Iterable[str]) -> float:
+    """As ``probability``, of facts by their names, as far as the table says."""
+    names = frozenset(facts)
     gravity = gravity_of(names)
     if code not in table().rules:
         return UNREAD if not gravity else ASSUMING if gravity < HIDES else DOUBTFUL

@@ -78,7 +78,7 @@ def _is_given_data(runs: Runs, record: Record, graph: Graph) -> bool:
     if graph.kind is not GraphKind.OPAQUE or graph.direct:
         return False
     call = record.call_of(graph)
-    if may_be_network(call.what) and _may_be_made_of_graphs(runs, record, call):
+    if call.kind is GraphKind.OPAQUE and may_be_network(call.what) and _may_be_made_of_graphs(runs, record, call):
         return False
     return not any(_gives_a_graph(runs, ref) for ref in sorted(record.unfollowed.get(graph.site.key, ())))
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+import sys
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 from torchmemlint.torch_facts import TORCH
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 EVALUATES = TORCH.words["says-evaluation"]
 """Words of functions that evaluate a model."""
@@ -59,13 +68,6 @@ def says_phase(test: str) -> bool:
     return not PHASES.isdisjoint(word.lower() for word in _WORD.findall(test))
 
 
-NETWORKS = re.compile(
-    r"(^|_)(model|net|network|module|encoder|decoder|actor|critic|policy|generator|discriminator|classifier|backbone|rnn|lstm|gru"
-    r"|agent|vae|gan|unet|bert|gpt|transformer|teacher|student|extractor|embedder|embedding|regressor|head|layer|cnn|mlp|nn|reference|ref"
-    r"|netg|netd|vocoder|detector|segmentor|ranker|llm|lm|dec|enc|target|act|cri|ranking|scorer)(s|_?\d+)?($|_)",
-    re.IGNORECASE,
-)
-"""Names that people give to networks. A suspicion: it counts only beside what is done with the result."""
 HELPERS = re.compile(
     r"(fn|fcn|fun|func|function|transform|transforms|tokeni[sz]er?|collate|preprocess\w*|processor|metric|loss|criterion|sim|fct|process|callback"
     r"|^f|sampler|parser|matcher|scheduler|env|dataset|loader|reader|op|ops|hook|handler|(input|data|feature|label|target|batch|image|text)_transformer|(de|un|inv|inv_)?normali[sz]er?)$|(^|_)(metric|loss|criterion)s?_\w+$|^_*(batch|set|is|has|get|load|save|make|to|wrap|unwrap|build|create|init|prepare|setup|compile)_",
@@ -74,10 +76,55 @@ HELPERS = re.compile(
 """Names of helpers that are no networks."""
 
 
-def may_be_network(text: str) -> bool:
-    """Whether the callee's text ("self.actor", "nets[0]") reads like a network's."""
+class Named(NamedTuple):
+    """Of the functions that call something by a word, how many call a network and how many a loss (``benchmarks/field/names.py``)."""
+
+    n: int
+    networks: int
+    losses: int
+
+    @property
+    def network(self) -> float:
+        """The share of networks: what the name alone says."""
+        return self.networks / self.n
+
+    @property
+    def attached(self) -> float:
+        """The share of what gives a tensor on the graph of what it is given."""
+        return (self.networks + self.losses) / self.n
+
+
+@cache
+def _callees() -> Mapping[str, Named]:
+    rows = tomllib.loads((Path(__file__).parent / "callees.toml").read_text(encoding="utf-8"))["words"].split()
+    return {word: Named(*map(int, counts.split("/"))) for word, _, counts in (row.partition("=") for row in rows)}
+
+
+def word_of(text: str) -> str:
+    """The word by which a callee is counted: the last of its name, single letters and numbers after it left out ("self.netG_A": net,
+    "encoder_2": encoder), of "m" itself m; "" where there is none, or it is that of a class ("Net")."""
     last = text.split("[")[0].rpartition(".")[2]
-    return bool(NETWORKS.search(last)) and not HELPERS.search(last)
+    if CLASS.fullmatch(last):
+        return ""
+    found = words(last)
+    return next((word for word in reversed(found) if len(word) > 1 and not word.isdigit()), found[0] if len(found) == 1 else "")
+
+
+def named(text: str) -> Named:
+    """What the name of a callee says; of a word that was not counted often enough it says nothing."""
+    return _callees().get(word_of(text), UNCOUNTED)
+
+
+UNCOUNTED = Named(1, 0, 0)
+CLASS = re.compile(r"[A-Z]+[a-z]\w*")
+
+
+def may_be_network(text: str) -> bool:
+    """Whether the callee's text ("self.actor", "nets[0]") reads like a network's: most that are called so are some."""
+    return named(text).network >= MOST and not is_helper(text)
+
+
+MOST = 0.5
 
 
 def is_helper(text: str) -> bool:

@@ -9,6 +9,21 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 
+def is_free(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether nothing in a function's file binds the name that a text begins with: the code is a part of something larger, which does."""
+    return world.memoize(_is_free, (ref, text.partition(".")[0].partition("[")[0]))
+
+
+def _is_free(world: World, key: tuple[FunctionRef, str]) -> bool:
+    ref, name = key
+    module = world.project.module(ref.path)
+    if any(local == name or local[0] == "*" for local, _ in module.imports):
+        return False
+    return not any(name in facts.locals for facts in module.functions) and not any(
+        each.qualname == name for each in module.classes
+    )
+
+
 def methods_called_on_variable(world: World, path: str, name: str) -> frozenset[str]:
     """The methods that a file calls on one of its module-level variables; "()" where it is called itself."""
     return world.memoize(_find_methods, (path, name))

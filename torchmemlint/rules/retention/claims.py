@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.assumed import no_tensor
+from torchmemlint.rules.evidence.named import facts_of_names, networks_by_name
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
 from torchmemlint.semantics.event_words import RecordFlag
@@ -70,7 +71,7 @@ def claim(
         return Fact("kept-trained-in-a-phase", "the kept value is back-propagated in another phase")
     if is_detached_in_place(flow, mark):
         return Fact("detached-in-place", "`detach_()` detaches it in every iteration")
-    graphs = [g for g in flow.real(gids)]
+    graphs = flow.real(gids) or networks_by_name(gids, loop, flow)
     if not graphs:
         return Fact("kept-without-graph", "the value may not have a graph")
     # torch.autograd.grad may differentiate the same graph again: what only it reaches is not done with.
@@ -143,7 +144,7 @@ def doubts_of(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
     sure = claimed.freed or RecordFlag.BACKWARD in record.flags or flow.root_is_entry() or not may_be_off(flow)
-    return (*(() if sure else (guarded(None, flow),)), *unsure_graph(claimed, flow))
+    return (*(() if sure else (guarded(None, flow),)), *(facts_of_names(claimed.graphs, flow) or unsure_graph(claimed, flow)))
 
 
 def may_be_off(flow: Flow) -> bool:

@@ -5,6 +5,10 @@ Reports a total to which every step adds a tensor with its autograd graph: `tota
 moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the loop, or the call of the
 method.
 
+If nothing shows what is called, as in a fragment (`total += criterion(model(batch), labels)` in a loop over `dataloader`), the names
+decide: how often what is called so was a network or a loss, in code where its class is known. Such a finding is never of high
+confidence and names what it assumes, and its help has the remedy for a training loop and that for an evaluation.
+
 It does not report:
 
 - a sum that is back-propagated itself, here or in a caller (several terms of one objective);
@@ -85,6 +89,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.evidence.named import facts_of_names
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import (
     Claim,
@@ -95,6 +100,7 @@ from torchmemlint.rules.retention.claims import (
     is_one_graph,
     severity_of,
 )
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.state import Kind
@@ -119,6 +125,10 @@ RULE = Rule(
 EVENT = Accumulate
 
 
+HELP = "add a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)"
+HELP_BOTH = f"if the loop trains, {HELP}; if it only evaluates, run it under `torch.no_grad()`"
+
+
 def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
     if not flow.own(event.site):
         return
@@ -136,13 +146,18 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
             doubts=doubts_of(claimed, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(claimed, event, flow),
-            help="add a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
+            help=HELP if trains(flow) else HELP_BOTH,
             flow=[flow.attached_at(claimed.gids)],
-            fix=detach(event, flow),
+            fix=detach(event, claimed, flow),
         ),
         claimed.gids,
         event.site.handler,
     )
+
+
+def trains(flow: Flow) -> bool:
+    """Whether a backward is in sight."""
+    return RecordFlag.BACKWARD in flow.record.flags
 
 
 def kept(event: Accumulate, flow: Flow) -> Claim | Fact:
@@ -183,13 +198,20 @@ def is_term_of_one_step(event: Accumulate, flow: Flow) -> bool:
     return is_dropped_at_return(event, flow) and not any(set(event.outlived) & set(e.site.loops) for e in backwards)
 
 
-def detach(event: Accumulate, flow: Flow) -> Fix | NoFix | None:
+def detach(event: Accumulate, claimed: Claim, flow: Flow) -> Fix | NoFix | None:
     """``.detach()`` on the added term: safe where the term is a tensor for sure and the total is only looked at afterwards."""
     if event.term < 0:
         return None
+    if facts_of_names(claimed.graphs, flow):
+        return NoFix("the code does not show whether it trains or only evaluates")
     seen = {s.kind for s in flow.record.sinks.get(event.mark, ())}
     local = event.key[0] == 0
-    safe = local and event.sure_tensor and seen <= {SinkKind.CUT, SinkKind.SHOWN, SinkKind.DROPPED, SinkKind.STORED}
+    safe = (
+        local
+        and event.sure_tensor
+        and not facts_of_names(claimed.graphs, flow)
+        and seen <= {SinkKind.CUT, SinkKind.SHOWN, SinkKind.DROPPED, SinkKind.STORED}
+    )
     safety = Safety.SAFE if safe else Safety.UNSAFE
     strict = not event.sure_tensor
     return flow.append_to(event.site, event.term, ".detach()", "Detach the added tensor", safety, strict=strict)
