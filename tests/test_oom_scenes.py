@@ -14,7 +14,7 @@ from torchmemlint.oom.advice import commands_that_tell_more
 from torchmemlint.oom.cases import Case, read_log
 from torchmemlint.oom.report import as_text, in_full
 from torchmemlint.oom.scene import Activity, scene_of
-from torchmemlint.oom.signs import Sign, growth_of
+from torchmemlint.oom.signs import Outcome, Sign, growth_of, outcome_of
 from torchmemlint.oom.traceback import Frame, read_traceback
 
 if sys.version_info >= (3, 11):
@@ -28,7 +28,7 @@ EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((LOGS / "expected.toml").rea
 
 def test_every_log_has_an_answer() -> None:
     assert {path.stem for path in LOGS.glob("*.log")} == set(EXPECTED)
-    assert len(EXPECTED) == 55
+    assert len(EXPECTED) == 105
 
 
 @pytest.mark.parametrize(("name", "answer"), EXPECTED.items(), ids=EXPECTED)
@@ -192,6 +192,55 @@ def test_the_own_process_in_a_container_may_hold_much_beside_its_cache() -> None
     assert case.diagnosis.kind.value == "genuine"
 
 
+FULL = (
+    "CUDA out of memory. Tried to allocate 30.00 MiB (GPU 0; 10.92 GiB total capacity; 10.11 GiB already allocated; 15.38 MiB free; 10.32 GiB "
+    "reserved in total by PyTorch)"
+)
+CALL = 'Traceback (most recent call last):\n  File "/p/train.py", line 3, in step\n    loss.backward()\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "survived"),
+    [
+        (f"WARNING: {FULL}\nskipping this batch\nstep 12 loss: 0.31\n", True),
+        (f"caught: {FULL}\nstep 12 loss: 0.31\n", True),
+        (f"{CALL}RuntimeError: {FULL}\nOOM, skipping batch\nstep 12 loss: 0.31\n", True),
+        # Another rank may write on when this one has died.
+        (f"{CALL}RuntimeError: {FULL}\nstep 12 loss: 0.31\n", False),
+        (f"WARNING: {FULL}\nskipping this batch\n{CALL}ValueError: 3\nstep 12 loss: 0.31\n", False),
+        (f"WARNING: {FULL}\nskipping this batch\n", False),
+        # A bar that is drawn once more as it stood does not move.
+        (
+            f" 12%|#   | 12/100 [00:01<00:09, 9.00it/s]\nRuntimeError: {FULL}\n 12%|#   | 12/100 [00:02<00:09, 9.00it/s]\n",
+            False,
+        ),
+        (f" 12%|#   | 12/100 [00:01<00:09, 9.00it/s]\nWARNING: {FULL}\n 13%|#   | 13/100 [00:02<00:09, 9.00it/s]\n", True),
+    ],
+)
+def test_a_message_that_the_program_survived_is_said_to_be_survived(text: str, survived: bool) -> None:
+    case = next(case for case in read(text) if case.message.total is not None)
+    assert case.diagnosis.survived is survived
+    assert (", survived" in as_text([read_log("log", io.BytesIO(text.encode()))])) is survived
+    assert any(remedy.title.startswith("Change nothing if it is seldom") for remedy in case.remedies) is survived
+
+
+def test_what_was_survived_stands_behind_what_was_not() -> None:
+    log = read_log("log", io.BytesIO(f"OOM caught, skipping batch\nstep 12 loss: 0.31\n{CALL}RuntimeError: {FULL}\n".encode()))
+    assert [case.diagnosis.survived for case in log.cases] == [False, True]
+    assert [case.row for case in in_full(log)] == [6]
+
+
+def test_a_program_that_tried_to_go_on_and_ended_did_not_survive() -> None:
+    (case,) = read(f"attempting to recover from OOM in forward/backward pass\n{CALL}ValueError: 3\n")
+    assert not case.diagnosis.survived
+
+
+def test_the_first_line_that_tells_decides_the_outcome() -> None:
+    assert outcome_of((), ("", "loss: 1.5", "Aborted")) is Outcome.WENT_ON
+    assert outcome_of((), ("exits with return code = 1", "loss: 1.5")) is Outcome.ENDED
+    assert outcome_of((), ("nothing",)) is Outcome.UNKNOWN
+
+
 RAW = "RuntimeError: CUDA error: out of memory"
 TORCH = "/x/site-packages/torch"
 
@@ -230,6 +279,14 @@ def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memor
         ),
         ("loss: 1.0\nRuntimeError: No executable batch size found, reached zero.", "unclear", ["Set a batch size"]),
         ("WSL2\nKilled", "host-memory", ["Give the virtual machine of WSL"]),
+        ("Using DeepSpeedCPUAdam\nexits with return code = -9", "host-memory", ["Keep less on the host"]),
+        (f"[W] Trial 3 failed\n{CALL}RuntimeError: {FULL}", "genuine", ["Keep nothing between the tries"]),
+        ("got prompt\nTriton Error [CUDA]: out of memory", "outside-cache", ["Infer on less"]),
+        (
+            "Watchdog caught collective operation timeout\nCUDA out of memory. Tried to allocate more than 1EB memory.",
+            "oversized-request",
+            ["Print the sizes"],
+        ),
     ],
 )
 def test_the_lines_around_a_message_change_the_advice(text: str, kind: str, titles: list[str]) -> None:

@@ -57,6 +57,8 @@ def remedies_for(message: Message, diagnosis: Diagnosis, scene: Scene | None = N
     """The remedies for a diagnosis of what happened in ``scene``, the first to try first."""
     scene = scene or Scene()
     found = _by_kind(message, diagnosis, scene)
+    if diagnosis.survived:
+        found = (take.SELDOM, *found)
     name = _device(message).name
     return tuple(dict.fromkeys(replace(remedy, code=remedy.code.replace('"cuda"', f'"{name}"')) for remedy in found))
 
@@ -69,7 +71,9 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.FRAGMENTATION:
             return (_expandable(message, scene), take.STEADY_SHAPES, *room)
         case Kind.PARTLY_FRAGMENTATION:
-            return (*room, _expandable(message, scene), take.STEADY_SHAPES)
+            # An engine's shapes are its own, and its list has the allocator's setting.
+            engine = scene.activity is Activity.ENGINE
+            return room if engine else (*room, _expandable(message, scene), take.STEADY_SHAPES)
         case Kind.OWN_RANKS:
             return (take.SET_DEVICE, take.ALL_DEVICES_VISIBLE, take.LOAD_ONTO_OWN_DEVICE, take.SHOW_ONE_DEVICE)
         case Kind.OTHER_PROCESSES:
@@ -104,6 +108,9 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
 def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if diagnosis.doubted:
         return (take.CHECK_TOTAL, take.SHAPES)
+    if diagnosis.refused:
+        full = message.total is not None and (message.reserved or message.allocated or 0) > message.total / 4
+        return (take.CHECK_DRIVER, take.READ_FIGURES, *(room if full else ()))
     if message.family is Family.BATCH_SEARCH:
         return _batch_search(message, scene)
     if Sign.UNIFIED in scene.signs and message.total is not None:
@@ -154,7 +161,8 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
     kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
     shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
-    return (*margin, *kept, *state, *take.LIVE_TENSORS, take.HANDLER, *shapes)
+    trials = (take.NOTHING_BETWEEN_TRIES,) if Sign.TRIALS in scene.signs else ()
+    return (*margin, *kept, *state, *trials, *take.LIVE_TENSORS, take.HANDLER, *shapes)
 
 
 def _batch_search(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -243,6 +251,8 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
     if message.family is Family.WORKSPACE:
         return room
     if message.family is Family.RAW:
+        if scene.activity is Activity.ENGINE:
+            return (*room, *_other_processes(message)[:1])
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
         return (take.FIND_THE_PLACE, *pinned, *_other_processes(message)[:1], *room)
     return (take.LEAVE_ROOM, *_other_processes(message)[:1], *room)
@@ -255,6 +265,7 @@ _STAGE_OF_FAMILY = {
     Family.ENGINE_WARMUP: "profile",
     Family.ENGINE_FULL: "full",
     Family.ENGINE_PROFILE: "disturbed",
+    Family.ENGINE_WAITS: "full",
     Family.ENGINE_WAKE: "wake",
 }
 _ORDER = {
@@ -264,6 +275,8 @@ _ORDER = {
     "length": ("length", "share up", "cache", "quant", "shard"),
     "graphs": ("share down", "graphs", "seqs"),
     "cache": ("share down", "length", "quant", "shard"),
+    "component": ("tokens", "seqs", "graphs", "share down", "shard"),
+    "serving": ("share down", "tokens", "seqs", "length", "cache", "shard"),
     "profile": ("tokens", "length", "seqs", "share down"),
     "sampler": ("seqs", "share down", "length"),
     "full": ("seqs", "tokens", "share up", "cache"),
@@ -401,6 +414,12 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         code = _LIMITS.get(message.writer, "")
         asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
         more = (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
+    if message.writer == "LLVM":
+        return (take.MORE_FOR_COMPILER,)
+    if scene.activity is Activity.SAVING:
+        return (take.SHARDED_STATE, take.FEWER_WORKERS, *more)
+    if Sign.STATE_ON_HOST in scene.signs:
+        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, take.FEWER_WORKERS, *more)
     if scene.activity is Activity.LOADING:
         return (take.LOAD_LAZILY, take.WEIGHTS_IN_FEWER_BITS, take.LOAD_ONCE, *(more or (take.FEWER_WORKERS,)))
     if scene.activity is Activity.INFERENCE:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import ELEMENT_BYTES, Activity, Scene
-from torchmemlint.oom.signs import Sign
+from torchmemlint.oom.signs import Outcome, Sign
 from torchmemlint.oom.sizes import GIB, TIB, format_size, percent
 from torchmemlint.oom.wordings import Family
 
@@ -51,6 +51,8 @@ class Diagnosis:
 
     shared   the program and something else have a part in it, so that needing less helps, too
     doubted  the figures themselves are not believed
+    refused  the driver had room and refused all the same, so that needing less may not help
+    survived the program went on
     """
 
     kind: Kind
@@ -58,6 +60,8 @@ class Diagnosis:
     because: tuple[str, ...]
     shared: bool = False
     doubted: bool = False
+    refused: bool = False
+    survived: bool = False
 
     @property
     def explained_by_code(self) -> bool:
@@ -121,6 +125,58 @@ def circumstances(scene: Scene, *, device: bool) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+_CATCHABLE = frozenset(
+    {
+        Family.PARENTHESES,
+        Family.SENTENCES,
+        Family.PREEMPTED,
+        Family.EXABYTE,
+        Family.BARE,
+        Family.ASYNC,
+        Family.LEGACY,
+        Family.UNREPORTED,
+        Family.MPS,
+        Family.MPS_BUFFER,
+        Family.RAW,
+        Family.LIBRARY,
+        Family.CPU,
+        Family.HOST_ARRAY,
+    }
+)
+"""Messages of an exception that a program can catch."""
+
+
+def survived(found: Diagnosis, message: Message, scene: Scene) -> Diagnosis:
+    """``found``, said to be survived if the lines below the message show that the program went on.
+
+    Where a traceback leads to the message, and other ranks may write on, a line must also say that what failed is skipped.
+    """
+    if message.family not in _CATCHABLE or scene.outcome is not Outcome.WENT_ON:
+        return found
+    if scene.raised and Sign.CAUGHT not in scene.signs:
+        return found
+    headline = f"The program survived this, and went on. {found.headline}"
+    return replace(found, headline=headline, survived=True)
+
+
+def _handled(m: Message, scene: Scene) -> Diagnosis:
+    if scene.outcome is Outcome.ENDED:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "Memory ran out; the program tried to go on without what failed, and ended soon after.",
+            ("the error that ended it stands below",),
+        )
+    return Diagnosis(
+        Kind.UNCLEAR,
+        "The program survived this: memory ran out, and what failed was skipped or done another way.",
+        (
+            "the line is the program's own, and gives no figures",
+            "it costs time or a batch, and a run that goes to the limit may end at the next one",
+        ),
+        survived=True,
+    )
+
+
 def _host(m: Message, scene: Scene) -> Diagnosis:
     if m.requested is not None and m.requested >= TIB:
         return Diagnosis(
@@ -128,6 +184,7 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
             f"One tensor of {format_size(m.requested)} was requested from the host's memory.",
             (elements(m.requested, scene), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
         )
+    offloaded = _state_on_host(scene)
     asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
     large = (elements(m.requested, scene),) if m.requested is not None and m.requested >= 16 * GIB else ()
     limit = (
@@ -138,7 +195,16 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The memory of the host ran out, not that of a GPU{asked}.",
-        (*large, *circumstances(scene, device=False), limit),
+        (*offloaded, *large, *circumstances(scene, device=False), limit),
+    )
+
+
+def _state_on_host(scene: Scene) -> tuple[str, ...]:
+    """A sentence about optimizer state that a training keeps on the host; () where the log shows none."""
+    if Sign.STATE_ON_HOST not in scene.signs:
+        return ()
+    return (
+        "the training offloads to the host: master weights, gradients and Adam's state are 16 bytes for each parameter there",
     )
 
 
@@ -246,7 +312,7 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         "A process was killed from outside, as the system does when the host's memory runs out.",
-        (*circumstances(scene, device=False), proof),
+        (*_state_on_host(scene), *circumstances(scene, device=False), proof),
     )
 
 
@@ -295,6 +361,18 @@ def _cap(m: Message, scene: Scene) -> Diagnosis:
         (
             *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
             "set in PYTORCH_CUDA_ALLOC_CONF with throw_on_cudamalloc_oom, or by set_per_process_memory_fraction",
+        ),
+    )
+
+
+def _exabyte(m: Message, scene: Scene) -> Diagnosis:
+    timed_out = ("a collective operation timed out before: a size that it should have brought is garbage, so look there first",)
+    return Diagnosis(
+        Kind.OVERSIZED_REQUEST,
+        "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
+        (
+            *(timed_out if Sign.TIMED_OUT in scene.signs else ()),
+            "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
         ),
     )
 
@@ -383,6 +461,12 @@ def _engine_length(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
+    if "signal: killed" in m.text:
+        return Diagnosis(
+            Kind.OTHER_PROGRAM,
+            f"A process of {m.writer} was killed from outside, as the system does when the host's memory runs out.",
+            ("what does not go to the devices lies there: layers, cache and buffers", "the message is not PyTorch's"),
+        )
     size = f" {format_size(m.requested)}" if m.requested is not None else ""
     return Diagnosis(
         Kind.OTHER_PROGRAM,
@@ -414,11 +498,8 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "Addresses ran out, not memory: expandable segments could not reserve their range.",
         "each stream reserves a range larger than the device; a limit on virtual memory or very many streams use them up",
     ),
-    Family.EXABYTE: _fixed(
-        Kind.OVERSIZED_REQUEST,
-        "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
-        "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
-    ),
+    Family.EXABYTE: _exabyte,
+    Family.HANDLED: _handled,
     Family.PREEMPTED: _cap,
     Family.BARE: without_figures,
     Family.LEGACY: _fixed(
@@ -489,6 +570,17 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         Kind.ENGINE_SETTINGS,
         "The engine slept, and cannot take its share of the device back: what runs beside it holds too much.",
         "a trainer in the same process keeps weights, optimizer state and its idle cache there while the engine wakes",
+    ),
+    Family.ENGINE_WAITS: lambda m, scene: Diagnosis(
+        Kind.ENGINE_SETTINGS,
+        "The engine survived this: its cache of keys and values was full, and requests wait and are computed again.",
+        ("no request fails by it, but the work that is repeated costs time",),
+        survived=True,
+    ),
+    Family.ENGINE_COMPONENT: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "A part of the engine could not be created in the memory that was left to it; the message names the part and what the others took.",
+        "each part has a setting of its own, and the cache takes a share of what is free when its turn comes",
     ),
     Family.ENGINE_SWAP: _fixed(
         Kind.HOST_MEMORY,

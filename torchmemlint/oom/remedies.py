@@ -195,6 +195,20 @@ CHECK_TOTAL = Remedy(
     "another device than the one you mean",
     "python -c 'import torch; print(torch.cuda.get_device_properties(0))'    # and the driver's own tool",
 )
+CHECK_DRIVER = Remedy(
+    "See what refuses: the driver, a limit, or one of several devices",
+    "with room on the device, sizes and batches are not the reason: try the smallest tensor, with one device visible, under another driver",
+    "python -c 'import torch; x = torch.ones(1, device=\"cuda\"); print(x)'    # then a larger one; `ulimit -a` shows the limits",
+)
+SELDOM = Remedy(
+    "Change nothing if it is seldom",
+    "the program goes on by itself; each time costs the work that is skipped or repeated",
+)
+LESS_STATE_ON_HOST = Remedy(
+    "Keep less on the host: parameters on the devices, state in fewer bits, on NVMe or spread over more ranks",
+    "what is offloaded must fit into the host's memory once, together with the buffers for the transfer",
+    '"offload_param": {"device": "none"}        # DeepSpeed; or "nvme" with nvme_path, pin_memory: false, LoRA in place of a full tuning',
+)
 PINNED = Remedy(
     "Pin less, or nothing",
     "each prefetched batch is pinned once more",
@@ -214,6 +228,11 @@ FEWER_COMPILERS = Remedy(
     "Run fewer compilers at a time",
     "each takes several GiB for templates of CUDA code",
     "export MAX_JOBS=2        # before the extension is built; NVCC_THREADS=1 where the project reads it",
+)
+MORE_FOR_COMPILER = Remedy(
+    "Give the compiler more of the host's memory, or compile elsewhere",
+    "it holds the whole program that it makes; on a board the model's weights lie in the same memory",
+    "free -h        # swap, fewer programs, a library that was compiled on a larger machine",
 )
 FEWER_DESCRIPTORS = Remedy(
     "Share tensors by name, or raise the limit",

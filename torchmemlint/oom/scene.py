@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from torchmemlint.oom.signs import Growth, Sign, growth_of, signs_of
+from torchmemlint.oom.signs import NEAR, Growth, Outcome, Sign, growth_of, outcome_of, signs_of
 from torchmemlint.oom.traceback import Frame, is_library
 
 MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
@@ -42,6 +42,8 @@ class Scene:
     signs       circumstances that the lines around the message show
     growth      a figure about memory that rose in the lines before
     dtype       the element type on the failing line, "" when it names none
+    outcome     what the lines below say of the program
+    raised      whether a traceback leads to the message
     """
 
     activity: Activity = Activity.UNKNOWN
@@ -53,6 +55,8 @@ class Scene:
     signs: frozenset[Sign] = frozenset()
     growth: Growth | None = None
     dtype: str = ""
+    outcome: Outcome = Outcome.UNKNOWN
+    raised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ _ENGINE_STAGES = (
     (
         "weights",
         re.compile(
-            r"load_model|load_weights|model_loader|create_weights|process_weights|initialize_model|weight_loader|get_model\b"
+            r"load_model|load_weights|^weights\.py|get_(?:partial_)?(?:sharded|tensor)|create_(?:shared_)?weight|from_hf|model_loader|create_weights|process_weights|initialize_model|weight_loader|get_model\b"
         ),
         "vllm model_executor/model_loader; sglang model_loader",
     ),
@@ -127,6 +131,29 @@ _ENGINE_STAGES = (
     ),
 )
 
+_ENGINE_LINES = (
+    (
+        "",
+        re.compile(r"Load weight end|[Ll]oading (?:model weights )?took|Memory pool end"),
+        "sglang, vllm: a stage that is over",
+    ),
+    ("graphs", re.compile(r"Captur(?:e|ing) (?:cuda|CUDA) graph"), "vllm, sglang: progress lines"),
+    (
+        "component",
+        re.compile(r"could not be created: (?!KV cache|Model\b)"),
+        "TensorRT-LLM tensorrt_llm/_torch/pyexecutor/py_executor_creator.py",
+    ),
+    ("cache", re.compile(r"could not be created: KV cache"), "the same"),
+    (
+        "weights",
+        re.compile(
+            r"could not be created: Model\b|Loading safetensors checkpoint shards|Starting to load model|Load weight begin|create_(?:shared_)?weight"
+        ),
+        "vllm, sglang, TensorRT-LLM, lmdeploy: progress lines",
+    ),
+    ("profile", re.compile(r"Warming up model|[Mm]emory profiling"), "text-generation-inference router/src/main.rs; vllm"),
+    ("serving", re.compile(r"Prefill batch|Decode batch|Avg prompt throughput"), "sglang, vllm: progress lines"),
+)
 _TRAIN, _INFER, _LOAD, _COMPILE = Activity.TRAINING, Activity.INFERENCE, Activity.LOADING, Activity.COMPILATION
 _SAVE = Activity.SAVING
 
@@ -321,7 +348,14 @@ _ROWS = (
         _INFER,
         "",
         "ComfyUI comfy/samplers.py, sd.py; stable-diffusion-webui modules/processing.py",
-        path=r"(?:^|/)comfy/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/",
+        path=r"(?:^|/)comfy/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/|(?:^|/)invokeai/",
+    ),
+    _row(
+        _INFER,
+        "",
+        "diffusers/models/autoencoders: a training encodes only",
+        path=r"diffusers/models/autoencoders/",
+        function=r"^_?(?:tiled_)?decode$",
     ),
     _row(
         _INFER,
@@ -349,6 +383,10 @@ _ENGINE_STARTS = re.compile(r"\bLLM\(|\bAsyncLLMEngine\b|\bsgl\.Engine\(|\bpipel
 """Calls that start an engine, which measures its largest batch before it serves."""
 _DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
 _DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
+_WITHOUT_GRAPH = re.compile(
+    r"\bgot prompt\b|!!! Exception during processing|\bPrompt executed in\b|\[InvokeAI\]|retrying with tiled VAE"
+)
+"""Lines of programs that take no gradients at all."""
 _LINES = (
     (
         Activity.ENGINE,
@@ -382,14 +420,24 @@ _LINES = (
     (
         Activity.TRAINING,
         "",
-        re.compile(r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\btrain\w*\.py\b"),
+        re.compile(
+            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\btrain\w*\.py\b|"
+            r"^\W{0,3}[$%#>] .{0,80}\b(?:train|finetune|sft)\b|\b(?:box|cls)_loss\b"
+        ),
         "progress lines of training loops; the launcher's command",
     ),
+    (
+        Activity.COMPILATION,
+        "",
+        re.compile(r"\bBackendCompilerFailed\b|\bInductorError\b"),
+        "torch/_dynamo/exc.py, torch/_inductor/exc.py",
+    ),
+    (Activity.INFERENCE, "", _WITHOUT_GRAPH, "ComfyUI execution.py, main.py; InvokeAI"),
     (
         Activity.INFERENCE,
         "",
         re.compile(
-            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|\bgot prompt\b|DDIM Sampler|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
+            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|DDIM Sampler|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
         ),
         "progress lines of samplers; the launcher's command",
     ),
@@ -414,6 +462,8 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         found = replace(found, activity=Activity.ENGINE, engine=writer)
     elif found.activity is Activity.UNKNOWN:
         found = replace(_from_lines([lead, *above, *below]), stage=found.stage)
+    if found.activity is Activity.ENGINE and not found.stage and not frames:
+        found = replace(found, stage=_engine_stage([*below[:NEAR], *above]))
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
         found = replace(found, stage="gathered")
@@ -427,7 +477,9 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         dtype=dtype,
         signs=signs,
         growth=growth_of(above),
-        no_grad=found.stage == "evaluation" or _no_grad(frames),
+        no_grad=found.no_grad or found.stage == "evaluation" or _no_grad(frames),
+        outcome=outcome_of(above, below),
+        raised=bool(frames),
         library=_library(frames, before, after),
     )
 
@@ -477,7 +529,7 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
 
 
 _WITHOUT_GRADIENTS = re.compile(
-    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)"
+    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)invokeai/"
 )
 
 
@@ -510,5 +562,10 @@ def _from_lines(lines: Sequence[str]) -> Scene:
     for line in lines:
         for activity, engine, pattern, _ in _LINES:
             if pattern.search(line):
-                return Scene(activity, "", engine, shown_by=line.strip()[:100])
+                return Scene(activity, "", engine, shown_by=line.strip()[:100], no_grad=pattern is _WITHOUT_GRAPH)
     return Scene()
+
+
+def _engine_stage(lines: Sequence[str]) -> str:
+    """What an engine was doing by the first of ``lines`` that says so, "" when none does."""
+    return next((stage for line in lines for stage, pattern, _ in _ENGINE_LINES if pattern.search(line)), "")

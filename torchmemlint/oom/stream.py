@@ -28,7 +28,7 @@ EXAMINED = 2048
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
-_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory")
+_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory", b"OOM")
 """Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first."""
 _TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed", b"lloc")
 """Words without a gate are looked for in a piece only if it has one of these; in the first piece they are in any case."""

@@ -39,6 +39,7 @@ class Family(Enum):
     KERNEL = "resources of one kernel"
     BATCH_SEARCH = "search for a batch size"
     DISPATCHED = "device map of quantized weights"
+    HANDLED = "a program that goes on without what failed"
     ENGINE_SHARE = "serving engine, more than is free"
     ENGINE_CACHE = "serving engine, nothing left for its cache"
     ENGINE_LENGTH = "serving engine, a sequence larger than its cache"
@@ -47,6 +48,8 @@ class Family(Enum):
     ENGINE_PROFILE = "serving engine, its measurement was disturbed"
     ENGINE_WAKE = "serving engine, its memory taken back after sleep"
     ENGINE_SWAP = "serving engine, its space on the host"
+    ENGINE_WAITS = "serving engine, requests that wait for its cache"
+    ENGINE_COMPONENT = "serving engine, a part that could not be created"
     OTHER_PROGRAM = "another program or library"
     CPU = "CPU allocator"
     HOST_ARRAY = "NumPy, Python or another library on the host"
@@ -72,6 +75,8 @@ WEAK = frozenset(
         Family.DESCRIPTORS,
         Family.KERNEL,
         Family.OTHER_PROGRAM,
+        Family.HANDLED,
+        Family.ENGINE_WAITS,
     }
 )
 """Families whose text does not say that memory ran out for PyTorch, but makes it likely or must be told from it."""
@@ -279,6 +284,14 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
+        r"llama runner (?:process )?(?:has )?terminated\W.{0,60}signal: killed",
+        "llama runner",
+        "ollama llm/server.go; github.com/ollama/ollama/pull/11090",
+        backend="CPU",
+        writer="llama.cpp",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
         r"java\.lang\.OutOfMemoryError: ",
         "OutOfMemory",
         "openjdk src/hotspot/share/memory",
@@ -380,6 +393,60 @@ _ENGINES = (
         "No enough gpu memory",
         "lmdeploy lmdeploy/pytorch/engine/executor/base.py",
         writer="LMDeploy",
+    ),
+    _head(
+        Family.ENGINE_COMPONENT,
+        r"Executor creation failed due to insufficient GPU memory",
+        "insufficient GPU memory",
+        "TensorRT-LLM tensorrt_llm/_torch/pyexecutor/py_executor_creator.py; github.com/NVIDIA/TensorRT-LLM/issues/5872",
+        writer="TensorRT-LLM",
+    ),
+    _head(
+        Family.ENGINE_WAITS,
+        r"is preempted (?:by|in) PreemptionMode\.\w{4,12} mode because there is not enough KV cache space",
+        "KV cache memory",
+        "vllm vllm/core/scheduler.py",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_WAITS,
+        r"KV cache pool is full\. Retract requests|Decode out of memory happened\. #retracted_reqs",
+        "Retract requests | out of memory happened",
+        "sglang python/sglang/srt/managers/scheduler.py",
+        writer="SGLang",
+    ),
+)
+
+_HANDLED = (
+    _head(
+        Family.HANDLED,
+        r"[Rr]an out of memory when (?:regular )?(?:VAE )?(?:de|en)coding, retrying with tiled",
+        "out of memory when",
+        "ComfyUI comfy/sd.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"OutOfMemoryError in TaskAlignedAssigner, using CPU",
+        "OutOfMemoryError in",
+        "ultralytics ultralytics/utils/tal.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"OOM RuntimeError is raised due to the huge memory cost",
+        "huge memory cost",
+        "YOLOX yolox/models/yolo_head.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"attempting to recover from OOM in forward/backward pass",
+        "recover from OOM",
+        "fairseq fairseq/trainer.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"\b(?:OOM\b|(?:ran )?[Oo]ut of memory\b(?!\. Tried)).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Dd]iscard(?:ing|ed)|[Ff]alling back)\b",
+        "OOM | ut of memory",
+        "words of training loops: github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
 
@@ -510,6 +577,14 @@ _RUNTIME = (
 )
 
 _HOST = (
+    _head(
+        Family.HOST_ARRAY,
+        r"^LLVM ERROR: out of memory",
+        "out of memory",
+        "llvm lib/Support/ErrorHandling.cpp",
+        backend="CPU",
+        writer="LLVM",
+    ),
     _head(Family.CPU, r"DefaultCPUAllocator: ", "CPUAllocator", "pytorch c10/core/impl/alloc_cpu.cpp", backend="CPU"),
     _head(
         Family.CPU,
@@ -669,5 +744,5 @@ _HOST = (
     ),
 )
 
-HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_RUNTIME, *_HOST)
+HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_HANDLED, *_RUNTIME, *_HOST)
 """In order of preference: the first whose pattern matches a line names the message."""
