@@ -111,6 +111,29 @@ USER = frame("/home/me/proj/main.py", "<module>", "main()")
             "",
         ),
         ([frame("/p/finetune.py", "<module>", "step(batch)")], Activity.TRAINING, ""),
+        # An engine's umbrella function says less than what runs inside it; a capture runs the measurement's functions for its own end.
+        (
+            [
+                frame(f"{SITE}/vllm/engine/llm_engine.py", "_initialize_kv_caches"),
+                frame(f"{SITE}/vllm/worker/worker.py", "determine_num_available_blocks"),
+            ],
+            Activity.ENGINE,
+            "profile",
+        ),
+        (
+            [
+                frame(f"{SITE}/vllm/v1/worker/gpu_model_runner.py", "capture_model"),
+                frame(f"{SITE}/vllm/v1/worker/gpu_model_runner.py", "_dummy_run"),
+            ],
+            Activity.ENGINE,
+            "graphs",
+        ),
+        ([frame("/p/app.py", "generate_video"), frame("/p/app.py", "load_models")], Activity.LOADING, "weights"),
+        (
+            [frame("/p/train.py", "training"), frame("/p/cameras.py", "__init__", "self.image = image.to(device)")],
+            Activity.LOADING,
+            "data",
+        ),
     ],
 )
 def test_the_innermost_frame_that_says_something_decides(frames: list[Frame], activity: Activity, stage: str) -> None:
@@ -282,6 +305,11 @@ def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memor
         ("Using DeepSpeedCPUAdam\nexits with return code = -9", "host-memory", ["Keep less on the host"]),
         (f"[W] Trial 3 failed\n{CALL}RuntimeError: {FULL}", "genuine", ["Keep nothing between the tries"]),
         ("got prompt\nTriton Error [CUDA]: out of memory", "outside-cache", ["Infer on less"]),
+        (
+            f'Traceback (most recent call last):\n  File "{TORCH}/distributed/distributed_c10d.py", line 9, in barrier\n    work = pg.barrier()\n{RAW}',
+            "outside-cache",
+            ["Let NCCL allocate before"],
+        ),
         (
             "Watchdog caught collective operation timeout\nCUDA out of memory. Tried to allocate more than 1EB memory.",
             "oversized-request",

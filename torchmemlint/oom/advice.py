@@ -143,6 +143,8 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (
             *first, *no_graph, take.INFER_LESS, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
         )  # fmt: skip
+    if scene.activity is Activity.LOADING and scene.stage == "data":
+        return (take.DATA_ON_HOST, take.OFFLOAD, take.SHAPES)
     if scene.activity is Activity.LOADING or message.family is Family.DISPATCHED:
         gathered = (take.STAY_SPREAD,) if scene.stage == "gathered" else ()
         return (*gathered, take.WEIGHTS_IN_FEWER_BITS, take.SHARD_WEIGHTS, take.LOAD_ONCE, take.OFFLOAD)
@@ -160,7 +162,8 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     state = (take.OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
     margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
     kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
-    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
+    tenth = message.total is not None and message.requested is not None and message.requested >= message.total / 10
+    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else (take.SHAPES,) if tenth else ()
     trials = (take.NOTHING_BETWEEN_TRIES,) if Sign.TRIALS in scene.signs else ()
     return (*margin, *kept, *state, *trials, *take.LIVE_TENSORS, take.HANDLER, *shapes)
 
@@ -251,6 +254,8 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
     if message.family is Family.WORKSPACE:
         return room
     if message.family is Family.RAW:
+        if Sign.COLLECTIVE in scene.signs:
+            return (take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], take.SET_DEVICE)
         if scene.activity is Activity.ENGINE:
             return (*room, *_other_processes(message)[:1])
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
@@ -266,6 +271,7 @@ _STAGE_OF_FAMILY = {
     Family.ENGINE_FULL: "full",
     Family.ENGINE_PROFILE: "disturbed",
     Family.ENGINE_WAITS: "full",
+    Family.ENGINE_SLOTS: "slots",
     Family.ENGINE_WAKE: "wake",
 }
 _ORDER = {
@@ -279,6 +285,7 @@ _ORDER = {
     "serving": ("share down", "tokens", "seqs", "length", "cache", "shard"),
     "profile": ("tokens", "length", "seqs", "share down"),
     "sampler": ("seqs", "share down", "length"),
+    "slots": ("seqs",),
     "full": ("seqs", "tokens", "share up", "cache"),
     "disturbed": ("others",),
     "wake": ("share down", "trainer"),

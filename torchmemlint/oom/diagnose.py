@@ -411,6 +411,10 @@ def _shares(m: Message, total: int, reserved: int, allocated: int) -> list[str]:
     """Sentences about the parts of the device that are this process's, and about what is free."""
     live, idle, requested = allocated - (m.private_pools or 0), m.unallocated, m.requested or 0
     sentences = [f"live tensors {format_size(live)} of {format_size(total)} ({percent(live, total)})"]
+    if allocated > 1.02 * total:
+        sentences.append(
+            "more is allocated than the device has: the driver has lent the host's memory, as it does under Windows and WSL"
+        )
     if m.private_pools:
         sentences.append(f"{format_size(m.private_pools)} more in private pools (CUDA graphs)")
     if idle is not None:

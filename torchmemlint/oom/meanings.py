@@ -267,6 +267,8 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
                 "another process holds the device, or one that crashed still does",
             ),
         )
+    if Sign.COLLECTIVE in scene.signs:
+        return _nccl(m, scene)
     late = "such errors may be reported later than they happen, so the traceback can point elsewhere"
     if m.writer:
         found = _outside(m.writer)(m, scene)
@@ -471,7 +473,10 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.OTHER_PROGRAM,
         f"{m.writer} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
-        ("it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",),
+        (
+            *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
+            "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
+        ),
     )
 
 
@@ -576,6 +581,11 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "The engine survived this: its cache of keys and values was full, and requests wait and are computed again.",
         ("no request fails by it, but the work that is repeated costs time",),
         survived=True,
+    ),
+    Family.ENGINE_SLOTS: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The engine has no slot left for another request: a table of a fixed size is full, not the device.",
+        "the table is sized for the most requests at a time that its settings allow",
     ),
     Family.ENGINE_COMPONENT: _fixed(
         Kind.ENGINE_SETTINGS,

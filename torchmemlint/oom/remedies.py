@@ -162,6 +162,12 @@ OFFLOAD = Remedy(
     "layers are brought to the device one after another: slower, but only one of them is there",
     "pipe.enable_model_cpu_offload()    # diffusers; transformers: device_map with max_memory; training: CPUOffloadPolicy, ZeRO offload",
 )
+DATA_ON_HOST = Remedy(
+    "Keep the data on the host, and move each batch as it is used",
+    "a data set that is moved where it is read fills the device before the first step, and grows with the number of files",
+    "image = self.images[index].to(device, non_blocking=True)    # in the step; gaussian splatting: --data_device cpu",
+    Advice.LOADING,
+)
 COMPILE_PLAINLY = Remedy(
     "Compile without measuring variants and without CUDA graphs",
     "autotuning runs each variant on copies of the inputs; CUDA graphs keep a pool of their own for every shape that is captured",

@@ -131,6 +131,7 @@ _ENGINE_STAGES = (
     ),
 )
 
+_WHOLE_STAGES = ("wake", "graphs")
 _ENGINE_LINES = (
     (
         "",
@@ -263,6 +264,20 @@ _ROWS = (
         "torch, transformers: the calls themselves",
         code=r"\b\w*(?:model|net|unet|vae|pipe\w*|encoder|decoder|transformer|llm)\w*\.(?:to|cuda|half)\(|\bfrom_pretrained\(|\bload_state_dict\(|"
         r"\btorch\.load\(|\bload_file\(|\bload_checkpoint\(",
+    ),
+    _row(_LOAD, "weights", "mmgp offload.py", path=r"(?:^|/)mmgp/offload\.py", function=r"load"),
+    _row(
+        _LOAD,
+        "weights",
+        "names of functions that load weights",
+        function=r"^_?(?:fast_)?load_(?:\w*models?|weights|checkpoints?|pipe\w*|pretrained|state)(?:_\w+)?$",
+    ),
+    _row(
+        _LOAD,
+        "data",
+        "data that is moved where it is read",
+        function=r"^(?:__init__|_?load\w*|_?read\w*|setup|prepare\w*)$",
+        code=r"\.(?:to|cuda)\(",
     ),
     # Training.
     _row(
@@ -408,7 +423,7 @@ _LINES = (
     (
         Activity.LOADING,
         "",
-        re.compile(r"Loading (?:checkpoint shards|pipeline components|safetensors checkpoint|weights)\b"),
+        re.compile(r"Loading (?:a checkpoint \(shards|checkpoint shards|pipeline components|safetensors checkpoint|weights)\b"),
         "progress bars of transformers, diffusers",
     ),
     (
@@ -499,8 +514,7 @@ def _from_frames(frames: Sequence[Frame]) -> Scene:
     for frame, path in zip(reversed(frames), reversed(paths), strict=True):
         for engine, pattern, _ in _ENGINE_PACKAGES:
             if pattern.search(path):
-                stage = next((name for name, sign, _ in _ENGINE_STAGES if any(_names(sign, one) for one in frames)), "")
-                return Scene(Activity.ENGINE, stage, engine, shown_by=_shown(frame))
+                return Scene(Activity.ENGINE, _stage_of_engine(frames), engine, shown_by=_shown(frame))
     for number in range(len(frames) - 1, -1, -1):
         frame = frames[number]
         for row in _ROWS:
@@ -517,6 +531,21 @@ def _from_frames(frames: Sequence[Frame]) -> Scene:
     return Scene()
 
 
+def _stage_of_engine(frames: Sequence[Frame]) -> str:
+    """What an engine was doing: by any frame where one runs another's functions for its own end, else by the innermost that says it."""
+    for name, sign, _ in _ENGINE_STAGES:
+        if name in _WHOLE_STAGES and any(_names(sign, frame) for frame in frames):
+            return name
+    for frame in reversed(frames):
+        called = next(
+            (name for name, sign, _ in _ENGINE_STAGES if sign.search(frame.code)), ""
+        )  # further in than the frame itself
+        stage = called or next((name for name, sign, _ in _ENGINE_STAGES if _names(sign, frame)), "")
+        if stage:
+            return stage
+    return ""
+
+
 def _names(sign: re.Pattern[str], frame: Frame) -> bool:
     return sign.search(frame.function) is not None or sign.search(frame.path.rpartition("/")[2]) is not None
 
@@ -529,7 +558,7 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
 
 
 _WITHOUT_GRADIENTS = re.compile(
-    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)invokeai/"
+    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
 )
 
 

@@ -33,6 +33,7 @@ class Sign(Enum):
     STATE_ON_HOST = "the training keeps optimizer state or parameters on the host"
     TRIALS = "a search runs the program again and again"
     TIMED_OUT = "a collective operation timed out before"
+    COLLECTIVE = "a collective operation was called"
     CAUGHT = "a line says that what failed is skipped or done another way"
 
 
@@ -130,6 +131,7 @@ _SIGNS = (
         r"collective operation timeout|NCCL operations have failed or timed out",
         "pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
     ),
+    (Sign.COLLECTIVE, True, r"torch/distributed/distributed_c10d\.py", "torch/distributed/distributed_c10d.py"),
     (
         Sign.CAUGHT,
         True,

@@ -49,6 +49,7 @@ class Family(Enum):
     ENGINE_WAKE = "serving engine, its memory taken back after sleep"
     ENGINE_SWAP = "serving engine, its space on the host"
     ENGINE_WAITS = "serving engine, requests that wait for its cache"
+    ENGINE_SLOTS = "serving engine, its slots for requests"
     ENGINE_COMPONENT = "serving engine, a part that could not be created"
     OTHER_PROGRAM = "another program or library"
     CPU = "CPU allocator"
@@ -224,8 +225,9 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"Failed to allocate memory for requested buffer of size \d{1,20}|CUDA failure 2: out of memory ?;",
-        "memory for requested buffer | out of memory",
+        r"Failed to allocate memory for requested buffer of size \d{1,20}|CUDA failure 2: out of memory ?;|"
+        r"Available memory of \d{1,20} is smaller than requested bytes of \d{1,20}",
+        "memory for requested buffer | out of memory | Available memory of",
         "onnxruntime onnxruntime/core/framework/bfc_arena.cc, core/providers/cuda/cuda_call.cc",
         writer="ONNX Runtime",
     ),
@@ -239,9 +241,9 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"(?:stream_executor|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
-        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to allocate)|"
+        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to allocate|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
         r"from device: (?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory)",
-        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to allocate",
+        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to allocate | _ALLOC_FAILED",
         "openxla xla/service/gpu, tsl/framework/bfc_allocator.cc",
         writer="XLA",
     ),
@@ -370,6 +372,13 @@ _ENGINES = (
         r"(?:Prefill|Decode) out of memory\. Try to lower your batch size",
         "out of memory",
         "sglang python/sglang/srt/mem_cache/common.py",
+        writer="SGLang",
+    ),
+    _head(
+        Family.ENGINE_SLOTS,
+        r"alloc_req_slots runs out of memory",
+        "out of memory",
+        "sglang python/sglang/srt/mem_cache/common.py; github.com/sgl-project/sglang/issues/10408",
         writer="SGLang",
     ),
     _head(
