@@ -43,6 +43,7 @@ _DEVICES = {
     "XPU": _Device("xpu", "ZE_AFFINITY_MASK", "xpu-smi ps", "PYTORCH_ALLOC_CONF", "torch.xpu.empty_cache()"),
     "NPU": _Device("npu", "ASCEND_RT_VISIBLE_DEVICES", "npu-smi info", "PYTORCH_NPU_ALLOC_CONF", "torch.npu.empty_cache()"),
     "HPU": _Device("hpu", "HABANA_VISIBLE_MODULES", "hl-smi", "", ""),
+    "NEURON": _Device("xla", "NEURON_RT_VISIBLE_CORES", "neuron-top", "", ""),
     "MLU": _Device("mlu", "MLU_VISIBLE_DEVICES", "cnmon", "PYTORCH_MLU_ALLOC_CONF", "torch.mlu.empty_cache()"),
     "MUSA": _Device("musa", "MUSA_VISIBLE_DEVICES", "mthreads-gmi", "PYTORCH_MUSA_ALLOC_CONF", "torch.musa.empty_cache()"),
     "MPS": _Device("mps", "", "", "", "torch.mps.empty_cache()"),

@@ -115,7 +115,7 @@ _ENGINE_STAGES = (
     (
         "weights",
         re.compile(
-            r"load_model|load_weights|^weights\.py|get_(?:partial_)?(?:sharded|tensor)|create_(?:shared_)?weight|from_hf|model_loader|create_weights|process_weights|initialize_model|weight_loader|get_model\b"
+            r"load_model|load_weights|^weights\.py|get_(?:partial_)?(?:sharded|tensor)|create_(?:shared_)?weight|from_hf|model_loader|process_weights|initialize_model|weight_loader|get_model\b"
         ),
         "vllm model_executor/model_loader; sglang model_loader",
     ),

@@ -69,7 +69,7 @@ _SIGNS = (
     (
         Sign.UNIFIED,
         False,
-        r"\bgfx(?:90c|1103|115[0-3])\b|\bStrix\b|\bRyzen AI\b|\bGB10\b|\bDGX Spark\b|\bJetson\b|\b(?:Orin|Xavier|Tegra)\b|\bUMA\b|unified memory|"
+        r"\bgfx(?:90c|1103|115[0-3])\b|\bStrix\b|\bRyzen AI\b|\bGB10\b|\bDGX Spark\b|\bJetson\b|\b(?:Orin|Xavier|Tegra)\b|\bNvMap|\bUMA\b|unified memory|"
         r"\bIntel\(R\) (?:Iris|UHD|Arc\(TM\) Graphics)",
         "names of integrated GPUs: ROCm's gfx targets, NVIDIA's Jetson and GB10, Intel's",
     ),

@@ -204,8 +204,10 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
-        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b",
-        "cudaMalloc failed | failed to allocate | error: command buffer | memory allocation of | unable to allocate",
+        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
+        r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
+        r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory",
+        "cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
         "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp; github.com/ggml-org/llama.cpp/issues/7366",
         writer="llama.cpp",
     ),
@@ -241,9 +243,9 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"(?:stream_executor|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
-        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to allocate|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
+        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to (?:allocate|reserve)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
         r"from device: (?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory)",
-        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to allocate | _ALLOC_FAILED",
+        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to | _ALLOC_FAILED",
         "openxla xla/service/gpu, tsl/framework/bfc_allocator.cc",
         writer="XLA",
     ),
@@ -256,7 +258,8 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"OutOfMemoryError: Out of memory allocating [\d,]{1,24} bytes|bad_alloc: out_of_memory: (?:CUDA|RMM)",
+        r"OutOfMemoryError: Out of memory allocating [\d,]{1,24} bytes|bad_alloc: out_of_memory: (?:CUDA|RMM)|"
+        r"\bMemoryError: cuMemAlloc failed: out of memory",
         "ut of memory | bad_alloc",
         "cupy cupy/cuda/memory.pyx; rmm include/rmm/mr/device/cuda_memory_resource.hpp",
         writer="CuPy or RAPIDS",
@@ -291,6 +294,35 @@ _PROGRAMS = (
         "ollama llm/server.go; github.com/ollama/ollama/pull/11090",
         backend="CPU",
         writer="llama.cpp",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"PxgCudaDeviceMemoryAllocator fail to allocate|PhysX Internal CUDA error.{0,120}out of memory|"
+        r"Warp (?:CUDA )?error.{0,120}(?:out of memory|Failed to allocate)",
+        "fail to allocate | out of memory | Failed to allocate",
+        "physx source/gpucommon/src/PxgMemoryManager.cpp; warp warp/native/cuda_util.cpp",
+        writer="the simulator (PhysX, Warp)",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"Check failed: .{0,160}\bout of memory",
+        "out of memory",
+        "tvm src/runtime/cuda/cuda_device_api.cc; dgl src/runtime/cuda/cuda_device_api.cc",
+        writer="TVM, MLC or DGL",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"\bVK_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\bErrorOutOf(?:Device|Host)Memory\b",
+        "VK_ERROR_OUT_OF_ | ErrorOutOf",
+        "vulkan-docs, VkResult",
+        writer="a program that uses Vulkan",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"Out of Memory: Not enough space to allocate \d{1,16} B \w{2,4} buffer",
+        "Out of Memory",
+        "tt-metal tt_metal/impl/allocator",
+        writer="the runtime of Tenstorrent",
     ),
     _head(
         Family.OTHER_PROGRAM,
@@ -453,8 +485,10 @@ _HANDLED = (
     ),
     _head(
         Family.HANDLED,
-        r"\b(?:OOM\b|(?:ran )?[Oo]ut of memory\b(?!\. Tried)).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Dd]iscard(?:ing|ed)|[Ff]alling back)\b",
-        "OOM | ut of memory",
+        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Dd]iscard(?:ing|ed)|"
+        r"[Ff]alling back)\b|"
+        r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing)\b.{0,80}\b(?:OOM|out of memory|OutOfMemoryError)\b",
+        "OOM | ut of memory | OutOfMemoryError",
         "words of training loops: github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
@@ -530,7 +564,7 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\b(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b|"
+        r"\b(?:UR_RESULT|ZE_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b|"
         r"\bPI_ERROR_MEM_OBJECT_ALLOCATION_FAILURE\b|Allocation is out of device memory on current platform",
         "OUT_OF_ | OBJECT_ALLOCATION_FAILURE | out of device memory",
         "intel llvm sycl/include/sycl/detail/pi.h, unified-runtime include/ur_api.h; "
@@ -546,6 +580,13 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
+        r"Failed to alloc(?:ate)? DEVICE memory",
+        "DEVICE memory",
+        "aws-neuron-sdk, Neuron Runtime troubleshooting",
+        backend="NEURON",
+    ),
+    _head(
+        Family.RAW,
         r"\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
         "aclrtMalloc | Failed to allocate memory | alloc device memory failed",
         "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
@@ -553,10 +594,13 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
+        r"\bcu(?:da)?(?:Malloc|HostAlloc|Mem(?:Alloc|Create))\w{0,20}\b.{0,120}\b(?:failed|error)\b.{0,24}\bout of memory|"
+        r"\bCUresult error: ?2\b|\bNvMapMem\w{0,32}: .{0,24}error 12\b|"
         r"\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b(?!')|"
         r"\bCUDA (?:[Dd]river |[Rr]untime )?[Ee]rror(?: \d| \([^)]{1,300}\))?: out of memory",
-        "OUT_OF_MEMORY | MemoryAllocation | out of memory",
-        "pytorch c10/cuda/CUDAException.cpp, c10/cuda/driver_api.h; cuda include/driver_types.h",
+        "OUT_OF_MEMORY | MemoryAllocation | out of memory | CUresult error | NvMapMem",
+        "pytorch c10/cuda/CUDAException.cpp, c10/cuda/driver_api.h; cuda include/driver_types.h; torch_memory_saver csrc/macro.h; "
+        "github.com/0xShug0/audio.cpp/issues/12",
     ),
     _head(
         Family.BATCH_SEARCH,
@@ -646,8 +690,8 @@ _HOST = (
     ),
     _head(
         Family.HOST_LIMIT,
-        r"\bOOMKilled\b|OutOfMemoryError: Container killed due to memory usage",
-        "OOMKilled | killed due to memory",
+        r"\bOOMKilled\b|OutOfMemoryError: Container killed due to memory usage|node was low on resource: memory",
+        "OOMKilled | killed due to memory | resource: memory",
         "kubernetes pkg/kubelet/kuberuntime; Amazon ECS stopped tasks",
         backend="CPU",
         writer="the container's host",
@@ -662,15 +706,16 @@ _HOST = (
     ),
     _head(
         Family.PAGING_FILE,
-        r"\bWinError 1455\b|\(os error 1455\)|error code: <1455>|paging file is too small",
-        "Error 1455 | error 1455 | <1455> | paging file",
+        r"\bWinError (?:8|1450|1455)\b|\(os error 1455\)|error code: <1455>|paging file is too small",
+        "WinError | error 1455 | <1455> | paging file",
         "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp",
         backend="CPU",
     ),
     _head(
         Family.COMPILER_KILLED,
-        r"fatal error: Killed signal terminated program \w{1,12}|'\w{1,12}' died due to signal 9 \(Kill signal\)",
-        "Killed signal terminated | due to signal 9",
+        r"fatal error: Killed signal terminated program \w{1,12}|'\w{1,12}' died due to signal 9 \(Kill signal\)|"
+        r"\bfatal {1,4}: Memory allocation failure|\bout of memory allocating \d{1,16} bytes after a total of|virtual memory exhausted",
+        "Killed signal terminated | due to signal 9 | emory allocation failure | out of memory allocating | memory exhausted",
         "gcc gcc/gcc.cc; nvcc; github.com/Dao-AILab/flash-attention/issues/1549",
         backend="CPU",
     ),
@@ -731,8 +776,8 @@ _HOST = (
     _head(
         Family.WORKER_KILLED,
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
-        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?[Cc]ode:? {0,4}137\b",
-        "(SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137",
+        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
+        "(SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
         "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status",
         backend="CPU",
     ),
