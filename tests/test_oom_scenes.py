@@ -266,6 +266,11 @@ def test_the_first_line_that_tells_decides_the_outcome() -> None:
 
 RAW = "RuntimeError: CUDA error: out of memory"
 TORCH = "/x/site-packages/torch"
+SHARED = (
+    "CUDA out of memory. Tried to allocate 76.00 MiB. GPU 0 has a total capacity of 14.74 GiB of which 52.19 MiB is free. Process 64 has 3.91 "
+    "GiB memory in use. Process 60 has 3.58 GiB memory in use. Process 69 has 3.45 GiB memory in use. Process 67 has 3.73 GiB memory in use. Of "
+    "the allocated memory 3.55 GiB is allocated by PyTorch, and 58.37 MiB is reserved by PyTorch but unallocated."
+)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +320,14 @@ def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memor
             "oversized-request",
             ["Print the sizes"],
         ),
+        (f"[gw2] linux -- Python 3.12.9 python\n{SHARED}", "own-ranks", ["Run fewer test workers"]),
+        (SHARED, "other-processes", ["Find the processes"]),
+        (
+            "Predicting DataLoader 0:   0%| | 0/1 [00:00<?, ?it/s]| WARNING: ran out of memory, skipping batch",
+            "unclear",
+            ["Infer on less"],
+        ),
+        (f"resume_memory_occupation kv_cache\n{RAW}", "outside-cache", ["Let the trainer make room"]),
     ],
 )
 def test_the_lines_around_a_message_change_the_advice(text: str, kind: str, titles: list[str]) -> None:
@@ -350,6 +363,22 @@ def test_a_message_with_a_line_for_each_sentence_is_read_in_full() -> None:
     )
     assert (case.message.device, case.message.requested) == (0, 26 * 2**20)
     assert case.message.unallocated is not None
+
+
+def test_a_worker_that_trains_is_known_by_its_mark() -> None:
+    (case,) = read(f"(RayTrainWorker pid=3) {FULL}")
+    assert case.scene.activity is Activity.TRAINING
+
+
+def test_a_message_that_a_logger_has_wrapped_is_joined() -> None:
+    text = (
+        "INFO     ready                                    server.py:12\nERROR    2025-02-11 server ERROR: CUDA            batch_handler.py:574\n"
+        "         out of memory. Tried to allocate 4.12 GiB. GPU 0\n         has a total capacity of 44.42 GiB of which 0.80\n         GiB is free.\n"
+    )
+    (case,) = read(text)
+    assert (case.row, case.message.device, case.message.requested) == (2, 0, 4423816315)
+    assert case.message.free is not None
+    assert not read("ERROR CUDA            batch_handler.py:574\nout of memory. Tried to allocate 4.12 GiB")
 
 
 def test_what_stands_before_a_message_in_its_line_says_what_was_running() -> None:

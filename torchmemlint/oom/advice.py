@@ -76,6 +76,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
             engine = scene.activity is Activity.ENGINE
             return room if engine else (*room, _expandable(message, scene), take.STEADY_SHAPES)
         case Kind.OWN_RANKS:
+            if Sign.TEST_WORKERS in scene.signs:
+                return (take.FEWER_TEST_WORKERS, take.SHOW_ONE_DEVICE)
             return (take.SET_DEVICE, take.ALL_DEVICES_VISIBLE, take.LOAD_ONTO_OWN_DEVICE, take.SHOW_ONE_DEVICE)
         case Kind.OTHER_PROCESSES:
             return (*_other_processes(message), *(room[:4] if diagnosis.shared else ()))
@@ -267,6 +269,7 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
 _STAGE_OF_FAMILY = {
     Family.ENGINE_SHARE: "share",
     Family.ENGINE_CACHE: "no cache",
+    Family.ENGINE_SPLIT: "split",
     Family.ENGINE_LENGTH: "length",
     Family.ENGINE_WARMUP: "profile",
     Family.ENGINE_FULL: "full",
@@ -279,6 +282,7 @@ _ORDER = {
     "weights": ("shard", "quant", "offload"),
     "share": ("others", "share down"),
     "no cache": ("share up", "quant", "shard", "length", "cache"),
+    "split": ("length", "cache", "quant", "tokens", "shard"),
     "length": ("length", "share up", "cache", "quant", "shard"),
     "graphs": ("share down", "graphs", "seqs"),
     "cache": ("share down", "length", "quant", "shard"),
@@ -434,7 +438,8 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
         parts = (take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS)
         if from_outside:
-            return (*parts, *more, *no_graph)
+            workers = (take.FEWER_WORKERS,) if "worker" in message.text else ()
+            return (*workers, *parts, *more, *no_graph)
         if scene.no_grad:
             small = message.requested is not None and message.requested < 64 * MIB
             return (take.UNLOAD, *(() if small else (take.INFER_LESS,)), take.LOAD_LAZILY)

@@ -134,6 +134,14 @@ def _of_one_launch(processes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, i
     return best
 
 
+def _of_one_test_run(beside: Holders) -> Holders:
+    """``beside`` with all processes that have near numbers as ranks: the workers of a test run hold what their tests need."""
+    both = sorted((*beside.ranks, *beside.named))
+    if len(both) < 2 or both[-1][0] - both[0][0] > NEIGHBOURS * len(both):
+        return beside
+    return Holders(tuple(both), (), beside.unnamed)
+
+
 def others(message: Message) -> tuple[int, int] | None:
     """Device bytes that are not this process's: (named by pid, held by nobody the message names); None if unknown."""
     found = holders(message)
@@ -162,6 +170,8 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
     if m.requested is None:
         return without_figures(m, scene)
     beside = holders(m) or Holders((), (), 0)
+    if Sign.TEST_WORKERS in scene.signs:
+        beside = _of_one_test_run(beside)
     early = _limit(m, beside) or _doubt(m) or _oversized(m, scene, beside) or _block(m, scene)
     if early is not None:
         return early
@@ -180,7 +190,7 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
         )
     return (
         _unified(m, scene, m.total, reserved, beside)
-        or _shared_device(m, m.total, reserved, beside)
+        or _shared_device(m, scene, m.total, reserved, beside)
         or _room(m, m.total, reserved, m.allocated)
         or _fragmented(m, m.total, reserved, m.allocated, beside)
         or (_other_processes(m, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
@@ -260,7 +270,7 @@ def _oversized(m: Message, scene: Scene, beside: Holders) -> Diagnosis | None:
     )
 
 
-def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
+def _shared_device(m: Message, scene: Scene, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
     taken_again = _had_room(m, total) and (m.free or 0) <= total / 20
     if beside.of_others > total / 2 or (taken_again and beside.of_others > total / 4):
         return _other_processes(m, total, reserved, beside)
@@ -276,7 +286,9 @@ def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Di
         (
             f"each of them holds {format_size(each)}{' or about that' if max(sizes) > min(sizes) else ''}, and their numbers are next to each other "
             f"({beside.ranks[0][0]} to {beside.ranks[-1][0]}): they were started together, as the ranks or workers of one program are",
-            "so little is a context and what it loads: each touched the device before it chose its own"
+            "they are the workers of one test run, and all of them use this device"
+            if Sign.TEST_WORKERS in scene.signs
+            else "so little is a context and what it loads: each touched the device before it chose its own"
             if each < 3 * GIB
             else "each has a copy of its own here, as a load without `map_location` or a device that is not set gives it",
             f"this process holds {format_size(own)} of {format_size(total)} ({percent(own, total)})",

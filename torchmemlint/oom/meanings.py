@@ -472,7 +472,7 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
     size = f" {format_size(m.requested)}" if m.requested is not None else ""
     return Diagnosis(
         Kind.OTHER_PROGRAM,
-        f"{m.writer} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
+        f"{m.writer.replace('the ', 'The ', 1)} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
         (
             *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
             "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
@@ -553,6 +553,11 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         Kind.ENGINE_SETTINGS,
         "Weights and the engine's own buffers use up its share of the device: nothing is left for the cache of keys and values.",
         "the share, not the device, is the limit; the weights must leave room in it",
+    ),
+    Family.ENGINE_SPLIT: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "Weights and the cache for the longest sequence do not fit into the parts of the devices that the engine may fill.",
+        "it tries each device in turn, with room for a pass of the model beside them, so that some of it is left free",
     ),
     Family.ENGINE_LENGTH: _engine_length,
     Family.ENGINE_WARMUP: _fixed(

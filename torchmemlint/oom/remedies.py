@@ -185,6 +185,11 @@ LOAD_ONTO_OWN_DEVICE = Remedy(
     'state = torch.load(path, map_location="cpu", weights_only=True)\nmodel.to(local_rank)    # and .to(local_rank), not .cuda() or "cuda"',
     Advice.LOADING,
 )
+FEWER_TEST_WORKERS = Remedy(
+    "Run fewer test workers on a device",
+    "each worker has a context, models and a cache of its own on it until it ends",
+    "pytest -n 2        # or -n 0 for the tests that need the device",
+)
 SHOW_ONE_DEVICE = Remedy(
     "Show each rank or worker one device only",
     "it then cannot take room on another; a server with several workers has a copy of the model in each",

@@ -91,6 +91,7 @@ _ENGINE_PACKAGES = (
     ("TGI", re.compile(r"(?:^|/)text_generation_server/"), "text-generation-inference server"),
     ("LMDeploy", re.compile(r"(?:^|/)lmdeploy/"), "lmdeploy"),
     ("TensorRT-LLM", re.compile(r"(?:^|/)tensorrt_llm/"), "TensorRT-LLM"),
+    ("ExLlama", re.compile(r"(?:^|/)exllamav[23]/"), "exllamav2, exllamav3"),
     ("DeepSpeed-MII", re.compile(r"(?:^|/)(?:mii|deepspeed/inference/v2)/"), "DeepSpeed-MII"),
 )
 _LIBRARIES = (
@@ -121,8 +122,10 @@ _ENGINE_STAGES = (
     ),
     (
         "cache",
-        re.compile(r"kv_cache|CacheEngine|cache_engine|init_memory_pool|allocate_kv|memory_pool|init_cache"),
-        "vllm initialize_kv_cache, CacheEngine; sglang init_memory_pool",
+        re.compile(
+            r"kv_cache|CacheEngine|cache_engine|init_memory_pool|allocate_kv|memory_pool|init_cache|create_state_tensors"
+        ),
+        "vllm initialize_kv_cache, CacheEngine; sglang init_memory_pool; exllamav2 cache.py",
     ),
     (
         "profile",
@@ -138,6 +141,7 @@ _ENGINE_LINES = (
         re.compile(r"Load weight end|[Ll]oading (?:model weights )?took|Memory pool end"),
         "sglang, vllm: a stage that is over",
     ),
+    ("wake", re.compile(r"resume_memory_occupation|\bfunc=resume\b"), "sglang, torch_memory_saver csrc/core.cpp"),
     ("graphs", re.compile(r"Captur(?:e|ing) (?:cuda|CUDA) graph"), "vllm, sglang: progress lines"),
     (
         "component",
@@ -399,7 +403,8 @@ _ENGINE_STARTS = re.compile(r"\bLLM\(|\bAsyncLLMEngine\b|\bsgl\.Engine\(|\bpipel
 _DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
 _DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
 _WITHOUT_GRAPH = re.compile(
-    r"\bgot prompt\b|!!! Exception during processing|\bPrompt executed in\b|\[InvokeAI\]|retrying with tiled VAE"
+    r"\bgot prompt\b|!!! Exception during processing|\bPrompt executed in\b|\[InvokeAI\]|retrying with tiled VAE|"
+    r"\bPredicting DataLoader \d"
 )
 """Lines of programs that take no gradients at all."""
 _LINES = (
@@ -411,7 +416,12 @@ _LINES = (
         ),
         "vllm logs",
     ),
-    (Activity.ENGINE, "SGLang", re.compile(r"\bsglang\b|--mem-fraction-static"), "sglang logs"),
+    (
+        Activity.ENGINE,
+        "SGLang",
+        re.compile(r"\bsglang\b|--mem-fraction-static|resume_memory_occupation|^(?!.{0,80}Train).{0,200}\bfunc=resume\b"),
+        "sglang logs",
+    ),
     (
         Activity.ENGINE,
         "TGI",
@@ -436,7 +446,7 @@ _LINES = (
         Activity.TRAINING,
         "",
         re.compile(
-            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\btrain\w*\.py\b|"
+            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b\w{0,40}Train\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
             r"^\W{0,3}[$%#>] .{0,80}\b(?:train|finetune|sft)\b|\b(?:box|cls)_loss\b"
         ),
         "progress lines of training loops; the launcher's command",
@@ -447,7 +457,7 @@ _LINES = (
         re.compile(r"\bBackendCompilerFailed\b|\bInductorError\b"),
         "torch/_dynamo/exc.py, torch/_inductor/exc.py",
     ),
-    (Activity.INFERENCE, "", _WITHOUT_GRAPH, "ComfyUI execution.py, main.py; InvokeAI"),
+    (Activity.INFERENCE, "", _WITHOUT_GRAPH, "ComfyUI execution.py, main.py; InvokeAI; lightning callbacks/progress"),
     (
         Activity.INFERENCE,
         "",

@@ -34,6 +34,7 @@ class Sign(Enum):
     TRIALS = "a search runs the program again and again"
     TIMED_OUT = "a collective operation timed out before"
     COLLECTIVE = "a collective operation was called"
+    TEST_WORKERS = "several workers run the tests"
     CAUGHT = "a line says that what failed is skipped or done another way"
 
 
@@ -130,6 +131,13 @@ _SIGNS = (
         False,
         r"collective operation timeout|NCCL operations have failed or timed out",
         "pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
+    ),
+    (
+        Sign.TEST_WORKERS,
+        False,
+        r"\[gw\d{1,4}\] (?:linux|darwin|win32) -- Python|\bpytest\b.{0,120} (?:-n|--numprocesses)[ =]?(?:\d|auto|logical)|"
+        r"\bcreated: \d{1,4}/\d{1,4} workers",
+        "pytest-xdist src/xdist/dsession.py, newhooks.py, remote.py",
     ),
     (Sign.COLLECTIVE, True, r"torch/distributed/distributed_c10d\.py", "torch/distributed/distributed_c10d.py"),
     (

@@ -42,6 +42,7 @@ class Family(Enum):
     HANDLED = "a program that goes on without what failed"
     ENGINE_SHARE = "serving engine, more than is free"
     ENGINE_CACHE = "serving engine, nothing left for its cache"
+    ENGINE_SPLIT = "serving engine, its parts of the devices"
     ENGINE_LENGTH = "serving engine, a sequence larger than its cache"
     ENGINE_WARMUP = "serving engine, its warm-up"
     ENGINE_FULL = "serving engine, its cache is full"
@@ -298,10 +299,11 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"PxgCudaDeviceMemoryAllocator fail to allocate|PhysX Internal CUDA error.{0,120}out of memory|"
-        r"Warp (?:CUDA )?error.{0,120}(?:out of memory|Failed to allocate)",
-        "fail to allocate | out of memory | Failed to allocate",
-        "physx source/gpucommon/src/PxgMemoryManager.cpp; warp warp/native/cuda_util.cpp",
-        writer="the simulator (PhysX, Warp)",
+        r"Warp (?:CUDA )?error.{0,120}(?:out of memory|Failed to allocate)|"
+        r"\[(?:carb|omni|gpu)\.[\w.-]{1,60}\.plugin\] .{0,40}(?:out of memory|cudaErrorMemoryAllocation)",
+        "fail to allocate | out of memory | Failed to allocate | MemoryAllocation",
+        "physx source/gpucommon/src/PxgMemoryManager.cpp; warp warp/native/cuda_util.cpp; github.com/isaac-sim/IsaacLab/issues/1849",
+        writer="the simulator (PhysX, Warp, Kit)",
     ),
     _head(
         Family.OTHER_PROGRAM,
@@ -434,6 +436,13 @@ _ENGINES = (
         "No enough gpu memory",
         "lmdeploy lmdeploy/pytorch/engine/executor/base.py",
         writer="LMDeploy",
+    ),
+    _head(
+        Family.ENGINE_SPLIT,
+        r"Insufficient VRAM (?:in split )?for model and cache|Insufficient space in device allocation",
+        "Insufficient VRAM | space in device allocation",
+        "exllamav3 exllamav3/model/model_ls.py; exllamav2 exllamav2/model.py",
+        writer="ExLlama",
     ),
     _head(
         Family.ENGINE_COMPONENT,
@@ -755,6 +764,13 @@ _HOST = (
         r"DataLoader worker \(pid(?:\(s\))? [^)]{1,80}\) is killed by signal: Killed",
         "signal: Killed",
         "pytorch torch/utils/data/_utils/signal_handling.py",
+        backend="CPU",
+    ),
+    _head(
+        Family.WORKER_KILLED,
+        r"RAM was full and the worker was killed by the OS",
+        "worker was killed",
+        "nnUNet nnunetv2/inference/data_iterators.py",
         backend="CPU",
     ),
     _head(
