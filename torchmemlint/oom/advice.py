@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
 from torchmemlint.oom.engines import ENGINES, OTHER_PROGRAMS
-from torchmemlint.oom.meanings import Diagnosis, Kind
+from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, share_that_fits
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Activity, Scene
@@ -350,7 +350,10 @@ def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
             # what the engine's own message says would fit
             value = next((found[1] for pattern in _LENGTHS if (found := pattern.search(message.text))), value)
         if wanted == "share down" and message.family is Family.ENGINE_SHARE and message.free and message.total:
-            value = f"{int(100 * message.free / message.total) / 100:.2f}"
+            share = share_that_fits(message.free, message.total)
+            if share < SMALLEST_SHARE:
+                continue
+            value = f"{share:.2f}"
         joint = "" if not value or " " in setting or "," in setting else " " if setting.startswith("--") else "="
         remedies.append(Remedy(title, why, f"{setting}{joint}{value if joint else ''}"))
     return tuple(remedies)

@@ -430,6 +430,15 @@ def _kernel(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+SMALLEST_SHARE = 0.1
+"""A smaller part of a device is no setting for an engine: its context alone takes a hundredth or two."""
+
+
+def share_that_fits(free: int, total: int) -> float:
+    """The part of a device that is free, to hundredths, rounded down."""
+    return int(100 * free / max(total, 1)) / 100
+
+
 def _engine_share(m: Message, scene: Scene) -> Diagnosis:
     if m.free is None or m.total is None or m.requested is None:
         return Diagnosis(
@@ -437,13 +446,13 @@ def _engine_share(m: Message, scene: Scene) -> Diagnosis:
             f"{m.writer} found devices with unequal room: something else holds memory on some of them.",
             ("free them, or let the engine use others",),
         )
-    held = m.total - m.free
+    held, share = m.total - m.free, share_that_fits(m.free, m.total)
     return Diagnosis(
         Kind.ENGINE_SETTINGS,
         f"{m.writer} is set to take {format_size(m.requested)} of the device, of which only {format_size(m.free)} are free.",
         (
             f"something else holds {format_size(held)} of {format_size(m.total)} ({percent(held, m.total)}) before the engine starts",
-            f"with what is free now, a share of {int(100 * m.free / max(m.total, 1)) / 100:.2f} would fit",
+            *((f"with what is free now, a share of {share:.2f} would fit",) if share >= SMALLEST_SHARE else ()),
             "an earlier engine that still ends, another process, a desktop, or the memory that an integrated GPU shares with the host",
         ),
     )

@@ -383,7 +383,12 @@ _ROWS = (
         function=r"^(?:_?eval\w*|_?validat\w*|val(?:_\w+|idation\w*)?|test_\w+|predict\w*|_?infer\w*|inference\w*|generate\w*|sample_\w+|embed\w*|encode(?:_\w+)?|decode(?:_\w+)?|"
         r"extract_features?|transcribe|chat|synthesi[sz]e\w*|get_embeddings?)$",
     ),
-    _row(_INFER, "", "calls that infer", code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\("),
+    _row(
+        _INFER,
+        "",
+        "calls that infer",
+        code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\(|\b(?:generate|predict|infer|transcribe|diarize|synthesize)_?\w{0,40}\(",
+    ),
 )
 
 _SCRIPTS = (
@@ -391,7 +396,7 @@ _SCRIPTS = (
     (
         Activity.INFERENCE,
         re.compile(
-            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|encode\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
+            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|diari[sz]\w*|encode\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
         ),
     ),
 )
@@ -433,8 +438,10 @@ _LINES = (
     (
         Activity.LOADING,
         "",
-        re.compile(r"Loading (?:a checkpoint \(shards|checkpoint shards|pipeline components|safetensors checkpoint|weights)\b"),
-        "progress bars of transformers, diffusers",
+        re.compile(
+            r"Loading (?:a checkpoint \(shards|checkpoint shards|pipeline components|safetensors checkpoint|weights)\b|^loading \S{1,120}\.weight\b"
+        ),
+        "progress bars of transformers, diffusers; ktransformers ktransformers/util/utils.py",
     ),
     (
         Activity.SAVING,
@@ -462,9 +469,9 @@ _LINES = (
         Activity.INFERENCE,
         "",
         re.compile(
-            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|DDIM Sampler|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
+            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|DDIM Sampler|^>>Performing (?:transcription|alignment|diarization)|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
         ),
-        "progress lines of samplers; the launcher's command",
+        "progress lines of samplers, whisperx whisperx/transcribe.py; the launcher's command",
     ),
 )
 _DTYPE = re.compile(

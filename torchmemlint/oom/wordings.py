@@ -314,9 +314,9 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"\bVK_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\bErrorOutOf(?:Device|Host)Memory\b",
-        "VK_ERROR_OUT_OF_ | ErrorOutOf",
-        "vulkan-docs, VkResult",
+        r"\bVK_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\bErrorOutOf(?:Device|Host)Memory\b|\bvkAllocateMemory failed -[12]\b",
+        "VK_ERROR_OUT_OF_ | ErrorOutOf | vkAllocateMemory",
+        "vulkan-docs, VkResult; ncnn src/allocator.cpp",
         writer="a program that uses Vulkan",
     ),
     _head(
