@@ -62,6 +62,7 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
             float(number) * UNITS[unit], rel=1e-9, abs=1
         ), figure
     assert diagnose(message).kind.value == entry["kind"]
+    assert diagnose(message).survived is entry.get("survived", False)
     if "device" in entry:
         assert message.device == entry["device"]
     assert occurrences[0].source == entry.get("rank", "")
@@ -84,7 +85,9 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
         "ggml_cuda_host_malloc: failed to allocate 512.00 MiB of pinned memory: out of memory",
         "INFO 08-19 07:51:12 model_runner.py:1028] CUDA graphs can take additional 1~3 GiB memory per GPU. If you are running out of memory, "
         "consider decreasing `gpu_memory_utilization` or enforcing eager mode.",
-        "Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.",
+        '    logger.warning("OOM caught, skipping batch")',
+        '    print(f"out of memory, retrying with {size}")',
+        "on_oom: skip",
         "the worker was killed  by its parent",
     ],
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
 from torchmemlint.oom.engines import ENGINES, OTHER_PROGRAMS
-from torchmemlint.oom.meanings import Diagnosis, Kind
+from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, share_that_fits
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Activity, Scene
@@ -43,6 +43,7 @@ _DEVICES = {
     "XPU": _Device("xpu", "ZE_AFFINITY_MASK", "xpu-smi ps", "PYTORCH_ALLOC_CONF", "torch.xpu.empty_cache()"),
     "NPU": _Device("npu", "ASCEND_RT_VISIBLE_DEVICES", "npu-smi info", "PYTORCH_NPU_ALLOC_CONF", "torch.npu.empty_cache()"),
     "HPU": _Device("hpu", "HABANA_VISIBLE_MODULES", "hl-smi", "", ""),
+    "NEURON": _Device("xla", "NEURON_RT_VISIBLE_CORES", "neuron-top", "", ""),
     "MLU": _Device("mlu", "MLU_VISIBLE_DEVICES", "cnmon", "PYTORCH_MLU_ALLOC_CONF", "torch.mlu.empty_cache()"),
     "MUSA": _Device("musa", "MUSA_VISIBLE_DEVICES", "mthreads-gmi", "PYTORCH_MUSA_ALLOC_CONF", "torch.musa.empty_cache()"),
     "MPS": _Device("mps", "", "", "", "torch.mps.empty_cache()"),
@@ -57,6 +58,8 @@ def remedies_for(message: Message, diagnosis: Diagnosis, scene: Scene | None = N
     """The remedies for a diagnosis of what happened in ``scene``, the first to try first."""
     scene = scene or Scene()
     found = _by_kind(message, diagnosis, scene)
+    if diagnosis.survived:
+        found = (take.SELDOM, *found)
     name = _device(message).name
     return tuple(dict.fromkeys(replace(remedy, code=remedy.code.replace('"cuda"', f'"{name}"')) for remedy in found))
 
@@ -69,8 +72,12 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.FRAGMENTATION:
             return (_expandable(message, scene), take.STEADY_SHAPES, *room)
         case Kind.PARTLY_FRAGMENTATION:
-            return (*room, _expandable(message, scene), take.STEADY_SHAPES)
+            # An engine's shapes are its own, and its list has the allocator's setting.
+            engine = scene.activity is Activity.ENGINE
+            return room if engine else (*room, _expandable(message, scene), take.STEADY_SHAPES)
         case Kind.OWN_RANKS:
+            if Sign.TEST_WORKERS in scene.signs:
+                return (take.FEWER_TEST_WORKERS, take.SHOW_ONE_DEVICE)
             return (take.SET_DEVICE, take.ALL_DEVICES_VISIBLE, take.LOAD_ONTO_OWN_DEVICE, take.SHOW_ONE_DEVICE)
         case Kind.OTHER_PROCESSES:
             return (*_other_processes(message), *(room[:4] if diagnosis.shared else ()))
@@ -104,6 +111,9 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
 def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if diagnosis.doubted:
         return (take.CHECK_TOTAL, take.SHAPES)
+    if diagnosis.refused:
+        full = message.total is not None and (message.reserved or message.allocated or 0) > message.total / 4
+        return (take.CHECK_DRIVER, take.READ_FIGURES, *(room if full else ()))
     if message.family is Family.BATCH_SEARCH:
         return _batch_search(message, scene)
     if Sign.UNIFIED in scene.signs and message.total is not None:
@@ -136,6 +146,8 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (
             *first, *no_graph, take.INFER_LESS, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
         )  # fmt: skip
+    if scene.activity is Activity.LOADING and scene.stage == "data":
+        return (take.DATA_ON_HOST, take.OFFLOAD, take.SHAPES)
     if scene.activity is Activity.LOADING or message.family is Family.DISPATCHED:
         gathered = (take.STAY_SPREAD,) if scene.stage == "gathered" else ()
         return (*gathered, take.WEIGHTS_IN_FEWER_BITS, take.SHARD_WEIGHTS, take.LOAD_ONCE, take.OFFLOAD)
@@ -153,8 +165,10 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     state = (take.OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
     margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
     kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
-    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
-    return (*margin, *kept, *state, *take.LIVE_TENSORS, take.HANDLER, *shapes)
+    tenth = message.total is not None and message.requested is not None and message.requested >= message.total / 10
+    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else (take.SHAPES,) if tenth else ()
+    trials = (take.NOTHING_BETWEEN_TRIES,) if Sign.TRIALS in scene.signs else ()
+    return (*margin, *kept, *state, *trials, *take.LIVE_TENSORS, take.HANDLER, *shapes)
 
 
 def _batch_search(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -243,6 +257,10 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
     if message.family is Family.WORKSPACE:
         return room
     if message.family is Family.RAW:
+        if Sign.COLLECTIVE in scene.signs:
+            return (take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], take.SET_DEVICE)
+        if scene.activity is Activity.ENGINE:
+            return (*room, *_other_processes(message)[:1])
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
         return (take.FIND_THE_PLACE, *pinned, *_other_processes(message)[:1], *room)
     return (take.LEAVE_ROOM, *_other_processes(message)[:1], *room)
@@ -251,21 +269,28 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
 _STAGE_OF_FAMILY = {
     Family.ENGINE_SHARE: "share",
     Family.ENGINE_CACHE: "no cache",
+    Family.ENGINE_SPLIT: "split",
     Family.ENGINE_LENGTH: "length",
     Family.ENGINE_WARMUP: "profile",
     Family.ENGINE_FULL: "full",
     Family.ENGINE_PROFILE: "disturbed",
+    Family.ENGINE_WAITS: "full",
+    Family.ENGINE_SLOTS: "slots",
     Family.ENGINE_WAKE: "wake",
 }
 _ORDER = {
     "weights": ("shard", "quant", "offload"),
     "share": ("others", "share down"),
     "no cache": ("share up", "quant", "shard", "length", "cache"),
+    "split": ("length", "cache", "quant", "tokens", "shard"),
     "length": ("length", "share up", "cache", "quant", "shard"),
     "graphs": ("share down", "graphs", "seqs"),
     "cache": ("share down", "length", "quant", "shard"),
+    "component": ("tokens", "seqs", "graphs", "share down", "shard"),
+    "serving": ("share down", "tokens", "seqs", "length", "cache", "shard"),
     "profile": ("tokens", "length", "seqs", "share down"),
     "sampler": ("seqs", "share down", "length"),
+    "slots": ("seqs",),
     "full": ("seqs", "tokens", "share up", "cache"),
     "disturbed": ("others",),
     "wake": ("share down", "trainer"),
@@ -325,7 +350,10 @@ def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
             # what the engine's own message says would fit
             value = next((found[1] for pattern in _LENGTHS if (found := pattern.search(message.text))), value)
         if wanted == "share down" and message.family is Family.ENGINE_SHARE and message.free and message.total:
-            value = f"{int(100 * message.free / message.total) / 100:.2f}"
+            share = share_that_fits(message.free, message.total)
+            if share < SMALLEST_SHARE:
+                continue
+            value = f"{share:.2f}"
         joint = "" if not value or " " in setting or "," in setting else " " if setting.startswith("--") else "="
         remedies.append(Remedy(title, why, f"{setting}{joint}{value if joint else ''}"))
     return tuple(remedies)
@@ -401,13 +429,20 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         code = _LIMITS.get(message.writer, "")
         asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
         more = (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
+    if message.writer == "LLVM":
+        return (take.MORE_FOR_COMPILER,)
+    if scene.activity is Activity.SAVING:
+        return (take.SHARDED_STATE, take.FEWER_WORKERS, *more)
+    if Sign.STATE_ON_HOST in scene.signs:
+        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, take.FEWER_WORKERS, *more)
     if scene.activity is Activity.LOADING:
         return (take.LOAD_LAZILY, take.WEIGHTS_IN_FEWER_BITS, take.LOAD_ONCE, *(more or (take.FEWER_WORKERS,)))
     if scene.activity is Activity.INFERENCE:
         no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
         parts = (take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS)
         if from_outside:
-            return (*parts, *more, *no_graph)
+            workers = (take.FEWER_WORKERS,) if "worker" in message.text else ()
+            return (*workers, *parts, *more, *no_graph)
         if scene.no_grad:
             small = message.requested is not None and message.requested < 64 * MIB
             return (take.UNLOAD, *(() if small else (take.INFER_LESS,)), take.LOAD_LAZILY)

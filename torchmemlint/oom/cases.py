@@ -50,8 +50,8 @@ class Case:
 
     @property
     def certain(self) -> bool:
-        """Whether the message itself says that memory ran out."""
-        return is_strong(self.message.family)
+        """Whether the message itself says that memory ran out, and not only for a moment."""
+        return is_strong(self.message.family) and not self.diagnosis.survived
 
     @property
     def program(self) -> str:

@@ -7,9 +7,9 @@ The order of the questions is fixed; the first that is answered with yes decides
  2. figures contradict each other                            → unclear
  3. Q > T; with an empty process on memory that the host and the device share, T itself is doubted → oversized-request, unclear
  4. processes with equal shares and neighbouring numbers hold more than a tenth of T → own-ranks
- 5. others hold more than half of T                          → other-processes
+ 5. others hold more than half of T; or a quarter, if F covers Q and is below T/20 → other-processes
  6. F covers what the driver was asked for, and A < T/2 or F > T/20
-      R + Q within 0.5 % of a multiple of 5 % of T           → memory-cap (not printed)
+      R + Q within 0.2 % of a multiple of 5 % of T           → memory-cap (not printed)
       else                                                   → unclear
  7. X ≥ Q and X > R/10; not if others hold more than T/4 and X - Q is below T/20 → fragmentation
  8. others hold more than a quarter of T                     → other-processes
@@ -36,6 +36,7 @@ from torchmemlint.oom.meanings import (
     circumstances,
     elements,
     fixed_meaning,
+    survived,
     while_doing,
     without_figures,
 )
@@ -73,6 +74,15 @@ class Holders:
         return sum(size for _, size in self.named) + self.unnamed
 
 
+def own_share(message: Message) -> int | None:
+    """Bytes of the device that the driver counts as this process's; None if unknown.
+
+    Less than the process's tensors cannot be: the driver does not know the process, as in some containers, and says 0.
+    """
+    own = message.this_process
+    return None if own is None or own < (message.allocated or 0) else own
+
+
 def holders(message: Message) -> Holders | None:
     """Who holds the rest of the device; None if the message does not give its total and its free memory.
 
@@ -82,7 +92,7 @@ def holders(message: Message) -> Holders | None:
     """
     if message.total is None or message.free is None:
         return None
-    own, rest, reserved = message.this_process, list(message.processes), message.reserved
+    own, rest, reserved = own_share(message), list(message.processes), message.reserved
     if own is None and reserved is not None:
         mine = [entry for entry in rest if reserved <= entry[1] <= reserved + 2 * GIB]
         if not mine and sum(size for _, size in rest) + reserved > 1.01 * (message.total - message.free):
@@ -124,6 +134,14 @@ def _of_one_launch(processes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, i
     return best
 
 
+def _of_one_test_run(beside: Holders) -> Holders:
+    """``beside`` with all processes that have near numbers as ranks: the workers of a test run hold what their tests need."""
+    both = sorted((*beside.ranks, *beside.named))
+    if len(both) < 2 or both[-1][0] - both[0][0] > NEIGHBOURS * len(both):
+        return beside
+    return Holders(tuple(both), (), beside.unnamed)
+
+
 def others(message: Message) -> tuple[int, int] | None:
     """Device bytes that are not this process's: (named by pid, held by nobody the message names); None if unknown."""
     found = holders(message)
@@ -133,12 +151,10 @@ def others(message: Message) -> tuple[int, int] | None:
 def diagnose(message: Message, scene: Scene | None = None) -> Diagnosis:
     """What a message says about the cause of the failure. Total: every message gets a kind, if only ``unclear``."""
     scene = scene or Scene()
-    fixed = fixed_meaning(message, scene)
-    if fixed is not None:
-        return fixed
-    if message.family is Family.MPS:
-        return _mps(message, scene)
-    return _device(message, scene)
+    found = fixed_meaning(message, scene)
+    if found is None:
+        found = _mps(message, scene) if message.family is Family.MPS else _device(message, scene)
+    return survived(found, message, scene)
 
 
 def driver_request(requested: int) -> int:
@@ -154,6 +170,8 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
     if m.requested is None:
         return without_figures(m, scene)
     beside = holders(m) or Holders((), (), 0)
+    if Sign.TEST_WORKERS in scene.signs:
+        beside = _of_one_test_run(beside)
     early = _limit(m, beside) or _doubt(m) or _oversized(m, scene, beside) or _block(m, scene)
     if early is not None:
         return early
@@ -172,7 +190,7 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
         )
     return (
         _unified(m, scene, m.total, reserved, beside)
-        or _shared_device(m, m.total, reserved, beside)
+        or _shared_device(m, scene, m.total, reserved, beside)
         or _room(m, m.total, reserved, m.allocated)
         or _fragmented(m, m.total, reserved, m.allocated, beside)
         or (_other_processes(m, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
@@ -252,12 +270,14 @@ def _oversized(m: Message, scene: Scene, beside: Holders) -> Diagnosis | None:
     )
 
 
-def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
-    if beside.of_others > total / 2 or (_had_room(m, total) and beside.of_others > total / 4):
+def _shared_device(m: Message, scene: Scene, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
+    taken_again = _had_room(m, total) and (m.free or 0) <= total / 20
+    if beside.of_others > total / 2 or (taken_again and beside.of_others > total / 4):
         return _other_processes(m, total, reserved, beside)
     if beside.of_ranks <= total / 10:
         return None
-    own = m.this_process if m.this_process is not None else reserved
+    share = own_share(m)
+    own = share if share is not None else reserved
     sizes = [size for _, size in beside.ranks]
     each = sorted(sizes)[len(sizes) // 2]
     return Diagnosis(
@@ -266,7 +286,9 @@ def _shared_device(m: Message, total: int, reserved: int, beside: Holders) -> Di
         (
             f"each of them holds {format_size(each)}{' or about that' if max(sizes) > min(sizes) else ''}, and their numbers are next to each other "
             f"({beside.ranks[0][0]} to {beside.ranks[-1][0]}): they were started together, as the ranks or workers of one program are",
-            "so little is a context and what it loads: each touched the device before it chose its own"
+            "they are the workers of one test run, and all of them use this device"
+            if Sign.TEST_WORKERS in scene.signs
+            else "so little is a context and what it loads: each touched the device before it chose its own"
             if each < 3 * GIB
             else "each has a copy of its own here, as a load without `map_location` or a device that is not set gives it",
             f"this process holds {format_size(own)} of {format_size(total)} ({percent(own, total)})",
@@ -317,7 +339,7 @@ def _room(m: Message, total: int, reserved: int, allocated: int) -> Diagnosis | 
     asked = f"asked for {format_size(m.requested)}, {format_size(m.free)} were free"
     share = 100 * (reserved + m.requested) / total
     nearest = 5 * round(share / 5)
-    if 10 <= nearest <= 95 and abs(share - nearest) <= 0.5:
+    if 10 <= nearest <= 95 and abs(share - nearest) <= 0.2:
         return Diagnosis(
             Kind.MEMORY_CAP,
             f"The driver had room; it looks as if something limits this process to {nearest} % of the device.",
@@ -331,6 +353,7 @@ def _room(m: Message, total: int, reserved: int, allocated: int) -> Diagnosis | 
             f"this process held {format_size(reserved)}",
             "seen with virtual GPUs, MIG slices, WSL, a limit on pinned memory, and a neighbour that freed in between",
         ),
+        refused=True,
     )
 
 
@@ -373,7 +396,10 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
     if m.free is None and reserved + requested < 0.9 * total:
         headline = "According to its own figures, the device had room; the message does not say how much was free."
         return Diagnosis(
-            Kind.UNCLEAR, headline, (*shares, "one block may be limited to less than the device has, 4 GiB on some")
+            Kind.UNCLEAR,
+            headline,
+            (*shares, "one block may be limited to less than the device has, 4 GiB on some"),
+            refused=True,
         )
     if idle is None and live < 0.8 * total:
         cut_off = "The message is cut off before the figures that show the cause."
@@ -397,6 +423,10 @@ def _shares(m: Message, total: int, reserved: int, allocated: int) -> list[str]:
     """Sentences about the parts of the device that are this process's, and about what is free."""
     live, idle, requested = allocated - (m.private_pools or 0), m.unallocated, m.requested or 0
     sentences = [f"live tensors {format_size(live)} of {format_size(total)} ({percent(live, total)})"]
+    if allocated > 1.02 * total:
+        sentences.append(
+            "more is allocated than the device has: the driver has lent the host's memory, as it does under Windows and WSL"
+        )
     if m.private_pools:
         sentences.append(f"{format_size(m.private_pools)} more in private pools (CUDA graphs)")
     if idle is not None:
@@ -419,7 +449,8 @@ def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
 
 
 def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis:
-    own = m.this_process if m.this_process is not None else reserved
+    share = own_share(m)
+    own = share if share is not None else reserved
     named = sum(size for _, size in beside.named)
     because = [f"this process holds {format_size(own)} of {format_size(total)} ({percent(own, total)})"]
     if named:
@@ -428,6 +459,7 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
         because.append(
             f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
             + ("" if beside.named or m.processes else ", or a program that this one has started")
+            + ("" if share is not None else "; or to this process itself, outside PyTorch's cache")
         )
     last_pieces = m.unallocated is not None and m.requested is not None and 0 <= m.unallocated - m.requested < total / 20
     if last_pieces and not _had_room(m, total):

@@ -97,6 +97,18 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             quant="a checkpoint in FP8 or INT4",
             source="nvidia.github.io/TensorRT-LLM/reference/memory, commands/trtllm-serve",
         ),
+        "ExLlama": Engine(
+            share="",
+            length="max_seq_len",
+            seqs="max_batch_size",
+            tokens="chunk_size",
+            cache="cache_mode: Q8",
+            graphs="",
+            shard="gpu_split: [20, 22]",
+            offload="",
+            quant="a quantization with fewer bits per weight",
+            source="tabbyAPI config_sample.yml",
+        ),
         "DeepSpeed-MII": Engine(
             share="",
             length="max_length",

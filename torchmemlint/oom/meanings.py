@@ -8,7 +8,7 @@ from enum import Enum
 
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import ELEMENT_BYTES, Activity, Scene
-from torchmemlint.oom.signs import Sign
+from torchmemlint.oom.signs import Outcome, Sign
 from torchmemlint.oom.sizes import GIB, TIB, format_size, percent
 from torchmemlint.oom.wordings import Family
 
@@ -51,6 +51,8 @@ class Diagnosis:
 
     shared   the program and something else have a part in it, so that needing less helps, too
     doubted  the figures themselves are not believed
+    refused  the driver had room and refused all the same, so that needing less may not help
+    survived the program went on
     """
 
     kind: Kind
@@ -58,6 +60,8 @@ class Diagnosis:
     because: tuple[str, ...]
     shared: bool = False
     doubted: bool = False
+    refused: bool = False
+    survived: bool = False
 
     @property
     def explained_by_code(self) -> bool:
@@ -121,6 +125,58 @@ def circumstances(scene: Scene, *, device: bool) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+_CATCHABLE = frozenset(
+    {
+        Family.PARENTHESES,
+        Family.SENTENCES,
+        Family.PREEMPTED,
+        Family.EXABYTE,
+        Family.BARE,
+        Family.ASYNC,
+        Family.LEGACY,
+        Family.UNREPORTED,
+        Family.MPS,
+        Family.MPS_BUFFER,
+        Family.RAW,
+        Family.LIBRARY,
+        Family.CPU,
+        Family.HOST_ARRAY,
+    }
+)
+"""Messages of an exception that a program can catch."""
+
+
+def survived(found: Diagnosis, message: Message, scene: Scene) -> Diagnosis:
+    """``found``, said to be survived if the lines below the message show that the program went on.
+
+    Where a traceback leads to the message, and other ranks may write on, a line must also say that what failed is skipped.
+    """
+    if message.family not in _CATCHABLE or scene.outcome is not Outcome.WENT_ON:
+        return found
+    if scene.raised and Sign.CAUGHT not in scene.signs:
+        return found
+    headline = f"The program survived this, and went on. {found.headline}"
+    return replace(found, headline=headline, survived=True)
+
+
+def _handled(m: Message, scene: Scene) -> Diagnosis:
+    if scene.outcome is Outcome.ENDED:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "Memory ran out; the program tried to go on without what failed, and ended soon after.",
+            ("the error that ended it stands below",),
+        )
+    return Diagnosis(
+        Kind.UNCLEAR,
+        "The program survived this: memory ran out, and what failed was skipped or done another way.",
+        (
+            "the line is the program's own, and gives no figures",
+            "it costs time or a batch, and a run that goes to the limit may end at the next one",
+        ),
+        survived=True,
+    )
+
+
 def _host(m: Message, scene: Scene) -> Diagnosis:
     if m.requested is not None and m.requested >= TIB:
         return Diagnosis(
@@ -128,6 +184,7 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
             f"One tensor of {format_size(m.requested)} was requested from the host's memory.",
             (elements(m.requested, scene), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
         )
+    offloaded = _state_on_host(scene)
     asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
     large = (elements(m.requested, scene),) if m.requested is not None and m.requested >= 16 * GIB else ()
     limit = (
@@ -138,7 +195,16 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The memory of the host ran out, not that of a GPU{asked}.",
-        (*large, *circumstances(scene, device=False), limit),
+        (*offloaded, *large, *circumstances(scene, device=False), limit),
+    )
+
+
+def _state_on_host(scene: Scene) -> tuple[str, ...]:
+    """A sentence about optimizer state that a training keeps on the host; () where the log shows none."""
+    if Sign.STATE_ON_HOST not in scene.signs:
+        return ()
+    return (
+        "the training offloads to the host: master weights, gradients and Adam's state are 16 bytes for each parameter there",
     )
 
 
@@ -201,6 +267,8 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
                 "another process holds the device, or one that crashed still does",
             ),
         )
+    if Sign.COLLECTIVE in scene.signs:
+        return _nccl(m, scene)
     late = "such errors may be reported later than they happen, so the traceback can point elsewhere"
     if m.writer:
         found = _outside(m.writer)(m, scene)
@@ -246,7 +314,7 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         "A process was killed from outside, as the system does when the host's memory runs out.",
-        (*circumstances(scene, device=False), proof),
+        (*_state_on_host(scene), *circumstances(scene, device=False), proof),
     )
 
 
@@ -295,6 +363,18 @@ def _cap(m: Message, scene: Scene) -> Diagnosis:
         (
             *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
             "set in PYTORCH_CUDA_ALLOC_CONF with throw_on_cudamalloc_oom, or by set_per_process_memory_fraction",
+        ),
+    )
+
+
+def _exabyte(m: Message, scene: Scene) -> Diagnosis:
+    timed_out = ("a collective operation timed out before: a size that it should have brought is garbage, so look there first",)
+    return Diagnosis(
+        Kind.OVERSIZED_REQUEST,
+        "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
+        (
+            *(timed_out if Sign.TIMED_OUT in scene.signs else ()),
+            "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
         ),
     )
 
@@ -350,6 +430,15 @@ def _kernel(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+SMALLEST_SHARE = 0.1
+"""A smaller part of a device is no setting for an engine: its context alone takes a hundredth or two."""
+
+
+def share_that_fits(free: int, total: int) -> float:
+    """The part of a device that is free, to hundredths, rounded down."""
+    return int(100 * free / max(total, 1)) / 100
+
+
 def _engine_share(m: Message, scene: Scene) -> Diagnosis:
     if m.free is None or m.total is None or m.requested is None:
         return Diagnosis(
@@ -357,13 +446,13 @@ def _engine_share(m: Message, scene: Scene) -> Diagnosis:
             f"{m.writer} found devices with unequal room: something else holds memory on some of them.",
             ("free them, or let the engine use others",),
         )
-    held = m.total - m.free
+    held, share = m.total - m.free, share_that_fits(m.free, m.total)
     return Diagnosis(
         Kind.ENGINE_SETTINGS,
         f"{m.writer} is set to take {format_size(m.requested)} of the device, of which only {format_size(m.free)} are free.",
         (
             f"something else holds {format_size(held)} of {format_size(m.total)} ({percent(held, m.total)}) before the engine starts",
-            f"with what is free now, a share of {int(100 * m.free / max(m.total, 1)) / 100:.2f} would fit",
+            *((f"with what is free now, a share of {share:.2f} would fit",) if share >= SMALLEST_SHARE else ()),
             "an earlier engine that still ends, another process, a desktop, or the memory that an integrated GPU shares with the host",
         ),
     )
@@ -383,11 +472,20 @@ def _engine_length(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
+    if "signal: killed" in m.text:
+        return Diagnosis(
+            Kind.OTHER_PROGRAM,
+            f"A process of {m.writer} was killed from outside, as the system does when the host's memory runs out.",
+            ("what does not go to the devices lies there: layers, cache and buffers", "the message is not PyTorch's"),
+        )
     size = f" {format_size(m.requested)}" if m.requested is not None else ""
     return Diagnosis(
         Kind.OTHER_PROGRAM,
-        f"{m.writer} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
-        ("it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",),
+        f"{m.writer.replace('the ', 'The ', 1)} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
+        (
+            *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
+            "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
+        ),
     )
 
 
@@ -414,11 +512,8 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "Addresses ran out, not memory: expandable segments could not reserve their range.",
         "each stream reserves a range larger than the device; a limit on virtual memory or very many streams use them up",
     ),
-    Family.EXABYTE: _fixed(
-        Kind.OVERSIZED_REQUEST,
-        "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
-        "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
-    ),
+    Family.EXABYTE: _exabyte,
+    Family.HANDLED: _handled,
     Family.PREEMPTED: _cap,
     Family.BARE: without_figures,
     Family.LEGACY: _fixed(
@@ -468,6 +563,11 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "Weights and the engine's own buffers use up its share of the device: nothing is left for the cache of keys and values.",
         "the share, not the device, is the limit; the weights must leave room in it",
     ),
+    Family.ENGINE_SPLIT: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "Weights and the cache for the longest sequence do not fit into the parts of the devices that the engine may fill.",
+        "it tries each device in turn, with room for a pass of the model beside them, so that some of it is left free",
+    ),
     Family.ENGINE_LENGTH: _engine_length,
     Family.ENGINE_WARMUP: _fixed(
         Kind.ENGINE_SETTINGS,
@@ -489,6 +589,22 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         Kind.ENGINE_SETTINGS,
         "The engine slept, and cannot take its share of the device back: what runs beside it holds too much.",
         "a trainer in the same process keeps weights, optimizer state and its idle cache there while the engine wakes",
+    ),
+    Family.ENGINE_WAITS: lambda m, scene: Diagnosis(
+        Kind.ENGINE_SETTINGS,
+        "The engine survived this: its cache of keys and values was full, and requests wait and are computed again.",
+        ("no request fails by it, but the work that is repeated costs time",),
+        survived=True,
+    ),
+    Family.ENGINE_SLOTS: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The engine has no slot left for another request: a table of a fixed size is full, not the device.",
+        "the table is sized for the most requests at a time that its settings allow",
+    ),
+    Family.ENGINE_COMPONENT: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "A part of the engine could not be created in the memory that was left to it; the message names the part and what the others took.",
+        "each part has a setting of its own, and the cache takes a share of what is free when its turn comes",
     ),
     Family.ENGINE_SWAP: _fixed(
         Kind.HOST_MEMORY,

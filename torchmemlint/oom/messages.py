@@ -75,7 +75,10 @@ def parse_size(number: str, unit: str, *, labels_are_binary: bool = False) -> in
 
 
 # What must not be mistaken for a message although a head matches: program text that names one.
-_PROGRAM_TEXT = re.compile(r"^\s*(?:if|elif|raise|assert|except|return|#|\"|')(?=[\s\"'(#])|\bin str\(|\"out of memory\"")
+_PROGRAM_TEXT = re.compile(
+    r"^\s*(?:if|elif|raise|assert|except|return|#|\"|')(?=[\s\"'(#])|\bin str\(|\"out of memory\"|"
+    r"\b(?:print|warn|log\w*\.\w{1,20})\(f?[\"']"
+)
 
 # Other frameworks ask the same driver, and say what it says.
 _NOT_OURS = re.compile(r"\bstream_executor\b|\bxla\b|\bjaxlib\b|\btensorflow\b|\bGPU_\d{1,3}_bfc\b")
@@ -173,7 +176,8 @@ _REQUEST = {
     Family.ADDRESS_SPACE: rf"Failed to reserve {SIZE}",
     Family.POOL: r"for size::(\d{1,20})()",
     Family.BLOCK_LIMIT: rf"Tried to allocate {SIZE}",
-    Family.OTHER_PROGRAM: rf"allocating {SIZE}",
+    Family.OTHER_PROGRAM: r"(?:allocating|trying to allocate|requested buffer of size|requested bytes of) "
+    r"(\d{1,24}(?:\.\d{1,9})?) ?((?:bytes\b|[KMGTPE]i?B\b)?)",
     Family.KERNEL_KILLED: r"anon-rss:(\d{1,15})(kB)",
 }
 
@@ -245,8 +249,10 @@ def parse_message(text: str, begun: Begun) -> Message:
     elif allocated is not None and reserved is not None and unallocated is None:
         unallocated = max(0, reserved - allocated)
     allowed, total = sizes.get("allowed"), sizes.get("total")
-    if family is Family.ASYNC and allowed is not None and total is not None and allowed > total:
-        allowed = None  # the backend prints the largest 64-bit number when no fraction was set
+    if allowed is not None and total is not None and allowed >= 0.995 * total:
+        allowed = (
+            None  # the whole device is no limit; cudaMallocAsync prints the largest 64-bit number when no fraction was set
+        )
     return Message(
         family=family,
         backend=begun.backend,

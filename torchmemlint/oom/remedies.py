@@ -162,6 +162,12 @@ OFFLOAD = Remedy(
     "layers are brought to the device one after another: slower, but only one of them is there",
     "pipe.enable_model_cpu_offload()    # diffusers; transformers: device_map with max_memory; training: CPUOffloadPolicy, ZeRO offload",
 )
+DATA_ON_HOST = Remedy(
+    "Keep the data on the host, and move each batch as it is used",
+    "a data set that is moved where it is read fills the device before the first step, and grows with the number of files",
+    "image = self.images[index].to(device, non_blocking=True)    # in the step; gaussian splatting: --data_device cpu",
+    Advice.LOADING,
+)
 COMPILE_PLAINLY = Remedy(
     "Compile without measuring variants and without CUDA graphs",
     "autotuning runs each variant on copies of the inputs; CUDA graphs keep a pool of their own for every shape that is captured",
@@ -179,6 +185,11 @@ LOAD_ONTO_OWN_DEVICE = Remedy(
     'state = torch.load(path, map_location="cpu", weights_only=True)\nmodel.to(local_rank)    # and .to(local_rank), not .cuda() or "cuda"',
     Advice.LOADING,
 )
+FEWER_TEST_WORKERS = Remedy(
+    "Run fewer test workers on a device",
+    "each worker has a context, models and a cache of its own on it until it ends",
+    "pytest -n 2        # or -n 0 for the tests that need the device",
+)
 SHOW_ONE_DEVICE = Remedy(
     "Show each rank or worker one device only",
     "it then cannot take room on another; a server with several workers has a copy of the model in each",
@@ -194,6 +205,20 @@ CHECK_TOTAL = Remedy(
     "driver and firmware decide how much of the host's memory an integrated GPU may use; containers and visible-device settings can show "
     "another device than the one you mean",
     "python -c 'import torch; print(torch.cuda.get_device_properties(0))'    # and the driver's own tool",
+)
+CHECK_DRIVER = Remedy(
+    "See what refuses: the driver, a limit, or one of several devices",
+    "with room on the device, sizes and batches are not the reason: try the smallest tensor, with one device visible, under another driver",
+    "python -c 'import torch; x = torch.ones(1, device=\"cuda\"); print(x)'    # then a larger one; `ulimit -a` shows the limits",
+)
+SELDOM = Remedy(
+    "Change nothing if it is seldom",
+    "the program goes on by itself; each time costs the work that is skipped or repeated",
+)
+LESS_STATE_ON_HOST = Remedy(
+    "Keep less on the host: parameters on the devices, state in fewer bits, on NVMe or spread over more ranks",
+    "what is offloaded must fit into the host's memory once, together with the buffers for the transfer",
+    '"offload_param": {"device": "none"}        # DeepSpeed; or "nvme" with nvme_path, pin_memory: false, LoRA in place of a full tuning',
 )
 PINNED = Remedy(
     "Pin less, or nothing",
@@ -214,6 +239,11 @@ FEWER_COMPILERS = Remedy(
     "Run fewer compilers at a time",
     "each takes several GiB for templates of CUDA code",
     "export MAX_JOBS=2        # before the extension is built; NVCC_THREADS=1 where the project reads it",
+)
+MORE_FOR_COMPILER = Remedy(
+    "Give the compiler more of the host's memory, or compile elsewhere",
+    "it holds the whole program that it makes; on a board the model's weights lie in the same memory",
+    "free -h        # swap, fewer programs, a library that was compiled on a larger machine",
 )
 FEWER_DESCRIPTORS = Remedy(
     "Share tensors by name, or raise the limit",

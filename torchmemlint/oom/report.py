@@ -49,6 +49,10 @@ def _where(case: Case) -> str:
     return f"{case.message.backend}{device}{source}{times}"
 
 
+def _verdict(case: Case) -> str:
+    return f"{case.diagnosis.kind.value}{', survived' if case.diagnosis.survived else ''}"
+
+
 def _scene(case: Case) -> str:
     """What was running, and the frame or line that shows it; "" where nothing does."""
     scene = case.scene
@@ -111,7 +115,7 @@ def as_text(logs: Sequence[Log]) -> str:
 
 
 def _case_text(log: Log, case: Case) -> Iterator[str]:
-    yield f"{quoted(log.name)}:{case.row}: {_where(case)}: {case.diagnosis.kind.value}"
+    yield f"{quoted(log.name)}:{case.row}: {_where(case)}: {_verdict(case)}"
     yield f"  {case.diagnosis.headline}"
     yield from (f"    - {sentence}" for sentence in case.diagnosis.because)
     yield f"  Message: {case.message.text}"
@@ -157,7 +161,7 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
 def _rest(log: Log) -> list[str]:
     full = in_full(log)
     rows = [
-        f"line {case.row}: {_where(case)}: {case.diagnosis.kind.value}: {case.diagnosis.headline}"
+        f"line {case.row}: {_where(case)}: {_verdict(case)}: {case.diagnosis.headline}"
         for case in log.cases
         if case not in full
     ]
@@ -173,7 +177,7 @@ def as_markdown(logs: Sequence[Log]) -> str:
         if not log.cases:
             out += [f"## {_md(quoted(log.name))}", "", "No out-of-memory message found.", ""]
         for case in in_full(log):
-            out += [f"## {_md(quoted(log.name))}, line {case.row}: {case.diagnosis.kind.value}", ""]
+            out += [f"## {_md(quoted(log.name))}, line {case.row}: {_verdict(case)}", ""]
             out += [f"**{_md(case.diagnosis.headline)}** ({_md(_where(case))})", ""]
             out += [*(f"- {_md(sentence)}" for sentence in case.diagnosis.because), ""] if case.diagnosis.because else []
             out += [*_fenced([case.message.text]), ""]
@@ -233,6 +237,7 @@ def _case_object(case: Case) -> dict[str, object]:
         "certain": case.certain,
         "headline": case.diagnosis.headline,
         "because": list(case.diagnosis.because),
+        "survived": case.diagnosis.survived,
         "explained_by_code": case.diagnosis.explained_by_code,
         "running": {"activity": case.scene.activity.value, "stage": case.scene.stage, "engine": case.scene.engine},
         "message": _message_object(case.message),

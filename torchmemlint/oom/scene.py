@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from torchmemlint.oom.signs import Growth, Sign, growth_of, signs_of
+from torchmemlint.oom.signs import NEAR, Growth, Outcome, Sign, growth_of, outcome_of, signs_of
 from torchmemlint.oom.traceback import Frame, is_library
 
 MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
@@ -42,6 +42,8 @@ class Scene:
     signs       circumstances that the lines around the message show
     growth      a figure about memory that rose in the lines before
     dtype       the element type on the failing line, "" when it names none
+    outcome     what the lines below say of the program
+    raised      whether a traceback leads to the message
     """
 
     activity: Activity = Activity.UNKNOWN
@@ -53,6 +55,8 @@ class Scene:
     signs: frozenset[Sign] = frozenset()
     growth: Growth | None = None
     dtype: str = ""
+    outcome: Outcome = Outcome.UNKNOWN
+    raised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ _ENGINE_PACKAGES = (
     ("TGI", re.compile(r"(?:^|/)text_generation_server/"), "text-generation-inference server"),
     ("LMDeploy", re.compile(r"(?:^|/)lmdeploy/"), "lmdeploy"),
     ("TensorRT-LLM", re.compile(r"(?:^|/)tensorrt_llm/"), "TensorRT-LLM"),
+    ("ExLlama", re.compile(r"(?:^|/)exllamav[23]/"), "exllamav2, exllamav3"),
     ("DeepSpeed-MII", re.compile(r"(?:^|/)(?:mii|deepspeed/inference/v2)/"), "DeepSpeed-MII"),
 )
 _LIBRARIES = (
@@ -111,14 +116,16 @@ _ENGINE_STAGES = (
     (
         "weights",
         re.compile(
-            r"load_model|load_weights|model_loader|create_weights|process_weights|initialize_model|weight_loader|get_model\b"
+            r"load_model|load_weights|^weights\.py|get_(?:partial_)?(?:sharded|tensor)|create_(?:shared_)?weight|from_hf|model_loader|process_weights|initialize_model|weight_loader|get_model\b"
         ),
         "vllm model_executor/model_loader; sglang model_loader",
     ),
     (
         "cache",
-        re.compile(r"kv_cache|CacheEngine|cache_engine|init_memory_pool|allocate_kv|memory_pool|init_cache"),
-        "vllm initialize_kv_cache, CacheEngine; sglang init_memory_pool",
+        re.compile(
+            r"kv_cache|CacheEngine|cache_engine|init_memory_pool|allocate_kv|memory_pool|init_cache|create_state_tensors"
+        ),
+        "vllm initialize_kv_cache, CacheEngine; sglang init_memory_pool; exllamav2 cache.py",
     ),
     (
         "profile",
@@ -127,6 +134,31 @@ _ENGINE_STAGES = (
     ),
 )
 
+_WHOLE_STAGES = ("wake", "graphs")
+_ENGINE_LINES = (
+    (
+        "",
+        re.compile(r"Load weight end|[Ll]oading (?:model weights )?took|Memory pool end"),
+        "sglang, vllm: a stage that is over",
+    ),
+    ("wake", re.compile(r"resume_memory_occupation|\bfunc=resume\b"), "sglang, torch_memory_saver csrc/core.cpp"),
+    ("graphs", re.compile(r"Captur(?:e|ing) (?:cuda|CUDA) graph"), "vllm, sglang: progress lines"),
+    (
+        "component",
+        re.compile(r"could not be created: (?!KV cache|Model\b)"),
+        "TensorRT-LLM tensorrt_llm/_torch/pyexecutor/py_executor_creator.py",
+    ),
+    ("cache", re.compile(r"could not be created: KV cache"), "the same"),
+    (
+        "weights",
+        re.compile(
+            r"could not be created: Model\b|Loading safetensors checkpoint shards|Starting to load model|Load weight begin|create_(?:shared_)?weight"
+        ),
+        "vllm, sglang, TensorRT-LLM, lmdeploy: progress lines",
+    ),
+    ("profile", re.compile(r"Warming up model|[Mm]emory profiling"), "text-generation-inference router/src/main.rs; vllm"),
+    ("serving", re.compile(r"Prefill batch|Decode batch|Avg prompt throughput"), "sglang, vllm: progress lines"),
+)
 _TRAIN, _INFER, _LOAD, _COMPILE = Activity.TRAINING, Activity.INFERENCE, Activity.LOADING, Activity.COMPILATION
 _SAVE = Activity.SAVING
 
@@ -237,6 +269,20 @@ _ROWS = (
         code=r"\b\w*(?:model|net|unet|vae|pipe\w*|encoder|decoder|transformer|llm)\w*\.(?:to|cuda|half)\(|\bfrom_pretrained\(|\bload_state_dict\(|"
         r"\btorch\.load\(|\bload_file\(|\bload_checkpoint\(",
     ),
+    _row(_LOAD, "weights", "mmgp offload.py", path=r"(?:^|/)mmgp/offload\.py", function=r"load"),
+    _row(
+        _LOAD,
+        "weights",
+        "names of functions that load weights",
+        function=r"^_?(?:fast_)?load_(?:\w*models?|weights|checkpoints?|pipe\w*|pretrained|state)(?:_\w+)?$",
+    ),
+    _row(
+        _LOAD,
+        "data",
+        "data that is moved where it is read",
+        function=r"^(?:__init__|_?load\w*|_?read\w*|setup|prepare\w*)$",
+        code=r"\.(?:to|cuda)\(",
+    ),
     # Training.
     _row(
         _TRAIN,
@@ -321,7 +367,14 @@ _ROWS = (
         _INFER,
         "",
         "ComfyUI comfy/samplers.py, sd.py; stable-diffusion-webui modules/processing.py",
-        path=r"(?:^|/)comfy/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/",
+        path=r"(?:^|/)comfy/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/|(?:^|/)invokeai/",
+    ),
+    _row(
+        _INFER,
+        "",
+        "diffusers/models/autoencoders: a training encodes only",
+        path=r"diffusers/models/autoencoders/",
+        function=r"^_?(?:tiled_)?decode$",
     ),
     _row(
         _INFER,
@@ -330,7 +383,12 @@ _ROWS = (
         function=r"^(?:_?eval\w*|_?validat\w*|val(?:_\w+|idation\w*)?|test_\w+|predict\w*|_?infer\w*|inference\w*|generate\w*|sample_\w+|embed\w*|encode(?:_\w+)?|decode(?:_\w+)?|"
         r"extract_features?|transcribe|chat|synthesi[sz]e\w*|get_embeddings?)$",
     ),
-    _row(_INFER, "", "calls that infer", code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\("),
+    _row(
+        _INFER,
+        "",
+        "calls that infer",
+        code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\(|\b(?:generate|predict|infer|transcribe|diarize|synthesize)_?\w{0,40}\(",
+    ),
 )
 
 _SCRIPTS = (
@@ -338,7 +396,7 @@ _SCRIPTS = (
     (
         Activity.INFERENCE,
         re.compile(
-            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|encode\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
+            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|diari[sz]\w*|encode\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
         ),
     ),
 )
@@ -349,6 +407,11 @@ _ENGINE_STARTS = re.compile(r"\bLLM\(|\bAsyncLLMEngine\b|\bsgl\.Engine\(|\bpipel
 """Calls that start an engine, which measures its largest batch before it serves."""
 _DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
 _DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
+_WITHOUT_GRAPH = re.compile(
+    r"\bgot prompt\b|!!! Exception during processing|\bPrompt executed in\b|\[InvokeAI\]|retrying with tiled VAE|"
+    r"\bPredicting DataLoader \d"
+)
+"""Lines of programs that take no gradients at all."""
 _LINES = (
     (
         Activity.ENGINE,
@@ -358,7 +421,12 @@ _LINES = (
         ),
         "vllm logs",
     ),
-    (Activity.ENGINE, "SGLang", re.compile(r"\bsglang\b|--mem-fraction-static"), "sglang logs"),
+    (
+        Activity.ENGINE,
+        "SGLang",
+        re.compile(r"\bsglang\b|--mem-fraction-static|resume_memory_occupation|^(?!.{0,80}Train).{0,200}\bfunc=resume\b"),
+        "sglang logs",
+    ),
     (
         Activity.ENGINE,
         "TGI",
@@ -370,8 +438,10 @@ _LINES = (
     (
         Activity.LOADING,
         "",
-        re.compile(r"Loading (?:checkpoint shards|pipeline components|safetensors checkpoint|weights)\b"),
-        "progress bars of transformers, diffusers",
+        re.compile(
+            r"Loading (?:a checkpoint \(shards|checkpoint shards|pipeline components|safetensors checkpoint|weights)\b|^loading \S{1,120}\.weight\b"
+        ),
+        "progress bars of transformers, diffusers; ktransformers ktransformers/util/utils.py",
     ),
     (
         Activity.SAVING,
@@ -382,16 +452,26 @@ _LINES = (
     (
         Activity.TRAINING,
         "",
-        re.compile(r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\btrain\w*\.py\b"),
+        re.compile(
+            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b\w{0,40}Train\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
+            r"^\W{0,3}[$%#>] .{0,80}\b(?:train|finetune|sft)\b|\b(?:box|cls)_loss\b"
+        ),
         "progress lines of training loops; the launcher's command",
     ),
+    (
+        Activity.COMPILATION,
+        "",
+        re.compile(r"\bBackendCompilerFailed\b|\bInductorError\b"),
+        "torch/_dynamo/exc.py, torch/_inductor/exc.py",
+    ),
+    (Activity.INFERENCE, "", _WITHOUT_GRAPH, "ComfyUI execution.py, main.py; InvokeAI; lightning callbacks/progress"),
     (
         Activity.INFERENCE,
         "",
         re.compile(
-            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|\bgot prompt\b|DDIM Sampler|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
+            r"\*{5} Running (?:Evaluation|Prediction)|\bSampling\b.{0,20}\d+%|DDIM Sampler|^>>Performing (?:transcription|alignment|diarization)|\b(?:\w*infer\w*|generate|predict|transcribe|encode|demo|chat)\w*\.py\b"
         ),
-        "progress lines of samplers; the launcher's command",
+        "progress lines of samplers, whisperx whisperx/transcribe.py; the launcher's command",
     ),
 )
 _DTYPE = re.compile(
@@ -414,6 +494,8 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         found = replace(found, activity=Activity.ENGINE, engine=writer)
     elif found.activity is Activity.UNKNOWN:
         found = replace(_from_lines([lead, *above, *below]), stage=found.stage)
+    if found.activity is Activity.ENGINE and not found.stage and not frames:
+        found = replace(found, stage=_engine_stage([*below[:NEAR], *above]))
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
         found = replace(found, stage="gathered")
@@ -427,7 +509,9 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         dtype=dtype,
         signs=signs,
         growth=growth_of(above),
-        no_grad=found.stage == "evaluation" or _no_grad(frames),
+        no_grad=found.no_grad or found.stage == "evaluation" or _no_grad(frames),
+        outcome=outcome_of(above, below),
+        raised=bool(frames),
         library=_library(frames, before, after),
     )
 
@@ -447,8 +531,7 @@ def _from_frames(frames: Sequence[Frame]) -> Scene:
     for frame, path in zip(reversed(frames), reversed(paths), strict=True):
         for engine, pattern, _ in _ENGINE_PACKAGES:
             if pattern.search(path):
-                stage = next((name for name, sign, _ in _ENGINE_STAGES if any(_names(sign, one) for one in frames)), "")
-                return Scene(Activity.ENGINE, stage, engine, shown_by=_shown(frame))
+                return Scene(Activity.ENGINE, _stage_of_engine(frames), engine, shown_by=_shown(frame))
     for number in range(len(frames) - 1, -1, -1):
         frame = frames[number]
         for row in _ROWS:
@@ -465,6 +548,21 @@ def _from_frames(frames: Sequence[Frame]) -> Scene:
     return Scene()
 
 
+def _stage_of_engine(frames: Sequence[Frame]) -> str:
+    """What an engine was doing: by any frame where one runs another's functions for its own end, else by the innermost that says it."""
+    for name, sign, _ in _ENGINE_STAGES:
+        if name in _WHOLE_STAGES and any(_names(sign, frame) for frame in frames):
+            return name
+    for frame in reversed(frames):
+        called = next(
+            (name for name, sign, _ in _ENGINE_STAGES if sign.search(frame.code)), ""
+        )  # further in than the frame itself
+        stage = called or next((name for name, sign, _ in _ENGINE_STAGES if _names(sign, frame)), "")
+        if stage:
+            return stage
+    return ""
+
+
 def _names(sign: re.Pattern[str], frame: Frame) -> bool:
     return sign.search(frame.function) is not None or sign.search(frame.path.rpartition("/")[2]) is not None
 
@@ -477,7 +575,7 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
 
 
 _WITHOUT_GRADIENTS = re.compile(
-    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)"
+    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
 )
 
 
@@ -510,5 +608,10 @@ def _from_lines(lines: Sequence[str]) -> Scene:
     for line in lines:
         for activity, engine, pattern, _ in _LINES:
             if pattern.search(line):
-                return Scene(activity, "", engine, shown_by=line.strip()[:100])
+                return Scene(activity, "", engine, shown_by=line.strip()[:100], no_grad=pattern is _WITHOUT_GRAPH)
     return Scene()
+
+
+def _engine_stage(lines: Sequence[str]) -> str:
+    """What an engine was doing by the first of ``lines`` that says so, "" when none does."""
+    return next((stage for line in lines for stage, pattern, _ in _ENGINE_LINES if pattern.search(line)), "")

@@ -30,6 +30,20 @@ class Sign(Enum):
     NCCL_NVLS = "NCCL's transport through the switch"
     ASSERTED = "a kernel failed before"
     OFFLOADED = "parts of the model are kept on the host"
+    STATE_ON_HOST = "the training keeps optimizer state or parameters on the host"
+    TRIALS = "a search runs the program again and again"
+    TIMED_OUT = "a collective operation timed out before"
+    COLLECTIVE = "a collective operation was called"
+    TEST_WORKERS = "several workers run the tests"
+    CAUGHT = "a line says that what failed is skipped or done another way"
+
+
+class Outcome(Enum):
+    """What the lines below a message say of the program."""
+
+    UNKNOWN = "unknown"
+    WENT_ON = "went on"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,7 @@ _SIGNS = (
     (
         Sign.UNIFIED,
         False,
-        r"\bgfx(?:90c|1103|115[0-3])\b|\bStrix\b|\bRyzen AI\b|\bGB10\b|\bDGX Spark\b|\bJetson\b|\b(?:Orin|Xavier|Tegra)\b|\bUMA\b|unified memory|"
+        r"\bgfx(?:90c|1103|115[0-3])\b|\bStrix\b|\bRyzen AI\b|\bGB10\b|\bDGX Spark\b|\bJetson\b|\b(?:Orin|Xavier|Tegra)\b|\bNvMap|\bUMA\b|unified memory|"
         r"\bIntel\(R\) (?:Iris|UHD|Arc\(TM\) Graphics)",
         "names of integrated GPUs: ROCm's gfx targets, NVIDIA's Jetson and GB10, Intel's",
     ),
@@ -100,6 +114,39 @@ _SIGNS = (
         r"\b(?:MB|GB|GiB) offloaded\b|lowvram patches|offload\w* (?:[\w ]{1,30} )?(?:to|on) (?:the )?(?:cpu|host)|\[offload\]",
         "ComfyUI comfy/model_patcher.py",
     ),
+    (
+        Sign.STATE_ON_HOST,
+        False,
+        r"DeepSpeedCPUAdam|offload_(?:optimizer|param)\b|z[23]_offload|CPUOffloadPolicy|Optimizer Offload|fsdp_offload_params: true",
+        "deepspeed deepspeed/ops/adam/cpu_adam.py, runtime/zero/offload_config.py; LlamaFactory examples/deepspeed; accelerate",
+    ),
+    (
+        Sign.TRIALS,
+        False,
+        r"\bTrial \d{1,6} (?:failed|finished|pruned)|\boptuna/|hyperparameter_search|ray/tune/",
+        "optuna optuna/study/_optimize.py, optuna/study/study.py; transformers trainer.py",
+    ),
+    (
+        Sign.TIMED_OUT,
+        False,
+        r"collective operation timeout|NCCL operations have failed or timed out",
+        "pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
+    ),
+    (
+        Sign.TEST_WORKERS,
+        False,
+        r"\[gw\d{1,4}\] (?:linux|darwin|win32) -- Python|\bpytest\b.{0,120} (?:-n|--numprocesses)[ =]?(?:\d|auto|logical)|"
+        r"\bcreated: \d{1,4}/\d{1,4} workers",
+        "pytest-xdist src/xdist/dsession.py, newhooks.py, remote.py",
+    ),
+    (Sign.COLLECTIVE, True, r"torch/distributed/distributed_c10d\.py", "torch/distributed/distributed_c10d.py"),
+    (
+        Sign.CAUGHT,
+        True,
+        r"\b[Ss]kipp?(?:ing|ed)\b.{0,40}\b(?:batch|sample|step|trial|image|request|item)|recover from OOM|\b[Rr]etry(?:ing)? (?:with|at|in|on|the)\b|"
+        r"\b[Ff]alling back\b|\b(?:[Rr]educ|[Hh]alv|[Ll]ower|[Dd]ecreas)(?:ing|ed)\b.{0,20}\b(?:batch|resolution|size)|\bTrial \d{1,6} failed",
+        "words of training loops and searches",
+    ),
 )
 _COMPILED = tuple((sign, near, re.compile(pattern)) for sign, near, pattern, _ in _SIGNS)
 
@@ -110,6 +157,35 @@ _FIGURE = re.compile(
 _SCALE = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 POINTS, FACTOR = 3, 1.5
 """Of a figure that grows, at least so many values are printed, and the last is at least so many times the first."""
+
+
+_BAR = re.compile(r"\b(\d{1,9})/(\d{1,9}) \[")
+_MOVES = re.compile(
+    r"\b(?:\w{0,20}loss|ppl)\W{1,4}\d|\bAvg generation throughput: 0*[1-9]|\bTrial \d{1,6} (?:finished|failed)|"
+    r"\[I \d{4}-.{0,40}Trial \d"
+)
+_ENDS = re.compile(
+    r"Traceback \(most recent call last\)|\b(?:exitcode|exits? with|exited with|terminated with|closing signal|Aborted|core dumped|Killed)\b"
+)
+
+
+def outcome_of(above: Sequence[str], below: Sequence[str]) -> Outcome:
+    """Whether the program went on after a message, by the first line ``below`` that tells: progress, or an end.
+
+    ``above`` is nearest first. A progress bar tells only if it moves: one that is left in the middle is drawn once more when the program
+    dies.
+    """
+    stood = {total: int(number) for line in reversed(above) for number, total in _BAR.findall(line)}
+    for line in below:
+        if _ENDS.search(line):
+            return Outcome.ENDED
+        moved = False
+        for number, total in _BAR.findall(line):
+            moved |= int(number) > stood.get(total, int(number))
+            stood.setdefault(total, int(number))
+        if moved or _MOVES.search(line):
+            return Outcome.WENT_ON
+    return Outcome.UNKNOWN
 
 
 def signs_of(above: Sequence[str], below: Sequence[str]) -> frozenset[Sign]:

@@ -7,12 +7,13 @@ the line decoded and read. Before each message a window of the log stays at hand
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from torchmemlint.oom.log_line import LogLine, read_line
-from torchmemlint.oom.messages import Message, find_head, needs_next_line, parse_message
+from torchmemlint.oom.messages import Begun, Message, find_head, needs_next_line, parse_message
 from torchmemlint.oom.wordings import HEADS, WEAK, Family
 
 PIECE = 256 * 1024
@@ -28,7 +29,7 @@ EXAMINED = 2048
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
-_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory")
+_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory", b"OOM")
 """Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first."""
 _TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed", b"lloc")
 """Words without a gate are looked for in a piece only if it has one of these; in the first piece they are in any case."""
@@ -106,11 +107,11 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
             if hit < done:
                 continue
             start = _line_start(data, hit, done)
-            found, end = _read_message(data, start, hit)
+            found, end = _read_message(data, start, hit, done)
             done = max(end, hit + 1)
             if found is None:
                 continue
-            line, message, lead = found
+            start, line, message, lead = found
             rows += data.count(b"\n", counted, start)
             counted = start
             view = memoryview(data)
@@ -174,17 +175,25 @@ def _line_start(data: bytes, hit: int, floor: int) -> int:
     return low if low else max(0, min(floor, hit))
 
 
-def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Message, str] | None, int]:
-    """The message of the line around ``hit`` with that line and what stands before it there, or None; and the offset up to which there is no other."""
+def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[int, LogLine, Message, str] | None, int]:
+    """The message of the line around ``hit``, or None; and the offset up to which there is no other.
+
+    With the message come the offset of its line, that line, and what stands before the message there. ``floor`` is the offset up to
+    which messages have been read.
+    """
     begin = start if hit - start <= EXAMINED // 2 else hit - EXAMINED // 4
     end = data.find(b"\n", hit, hit + MAX_LINE)
     end = min(len(data), hit + MAX_LINE) if end < 0 else end
     line = read_line(data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace"))
     begun = find_head(line.text)
+    wrapped = _wrapped(data, start, hit, floor, line) if begun is None else None
+    if wrapped is not None:
+        start, line, begun = wrapped
     if begun is None:
         # Of a longer line, what a head could still begin in is looked at again.
         return None, end if end - begin <= EXAMINED else begin + EXAMINED - 512
-    line = read_line(data[begin:end].decode("utf-8", "replace"))
+    if wrapped is None:
+        line = read_line(data[begin:end].decode("utf-8", "replace"))
     lead, text = line.text[: begun.column][-EXAMINED:], line.text[begun.column :]
     at = end
     if begun.head.family is Family.BARE:
@@ -207,7 +216,29 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Mes
         if not more.text.strip() or _starts_over(more.text):
             break
         text = f"{text} {more.text}"
-    return (line, parse_message(text, begun), lead), end
+    return (start, line, parse_message(text, begun), lead), end
+
+
+_SOURCE_COLUMN = re.compile(r"\s{1,80}[\w./-]{1,80}\.py:\d{1,7}\s{0,80}$")
+"""What rich prints at the right of a record's first line."""
+MAX_WRAPPED = 400
+
+
+def _wrapped(data: bytes, start: int, hit: int, floor: int, line: LogLine) -> tuple[int, LogLine, Begun] | None:
+    """The message that begins in the line above and is wrapped into ``line``, as rich does; None if there is none.
+
+    With it come the offset of that line, and both lines as one.
+    """
+    if start < 2 or hit - start < 4 or not data[start : hit - 1].isspace():
+        return None  # only the first word of an indented line can go on with a message
+    upper = _line_start(data, start - 1, 0)
+    if upper < floor or start - upper > MAX_WRAPPED:
+        return None
+    above = read_line(data[upper : start - 1].decode("utf-8", "replace"))
+    kept = _SOURCE_COLUMN.sub("", above.text).rstrip()
+    joined = f"{kept} {line.text.strip()}"
+    begun = find_head(joined)
+    return None if begun is None or begun.column >= len(kept) else (upper, LogLine(above.source, joined), begun)
 
 
 def _starts_over(text: str) -> bool:

@@ -45,10 +45,15 @@ _FILE = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.{1,200}))
 _IPYTHON = re.compile(
     r"^(?:File )?(?P<path>(?:[A-Za-z]:)?[^\s:][^:\"]{0,400}):(?P<row>\d{1,9}),? in (?P<function>[^\s(]{1,200})"
 )
+_IPYTHON_OLD = re.compile(
+    r"^\[?(?P<path><ipython-input-[\w-]{1,60}>|(?:~|/|[A-Za-z]:\\)[^\s\[\]()]{1,400}\.py)(?:\]\(https?://[^)\s]{1,80}\))? in "
+    r"(?P<function><cell line: \d{1,6}>|[\w.<>]{1,200})\("
+)
+"""A frame of IPython before 8, as Colab prints it: its row stands in the line with the arrow."""
 _ARROW = re.compile(r"^(?:-{1,6}>|\s*❱)\s*(\d{1,9})\s?(.*)$")
 _CARETS = re.compile(r"^\s*[~^]+\s*$")
 _LIBRARY = re.compile(
-    r"(?:^|/)(?:site-packages|dist-packages|lib/python\d(?:\.\d{1,2})?|lib64/python\d(?:\.\d{1,2})?|torch/nn|torch/utils|torch/_\w+)/|^<|^(?:python\d?/)?torch/"
+    r"(?:^|/)(?:site-packages|dist-packages|lib/python\d(?:\.\d{1,2})?|lib64/python\d(?:\.\d{1,2})?|torch/nn|torch/utils|torch/_\w+)/|^<(?!ipython-input)|^(?:python\d?/)?torch/"
 )
 
 
@@ -105,6 +110,10 @@ def _frames(lines: Sequence[str]) -> tuple[Frame, ...]:
         found = _IPYTHON.match(text)
         if found is not None:
             frames.append(Frame(found["path"].strip(), int(found["row"]), found["function"]))
+            continue
+        found = _IPYTHON_OLD.match(text)
+        if found is not None:
+            frames.append(Frame(found["path"], 0, found["function"]))
             continue
         arrow = _ARROW.match(text)
         if arrow is not None and frames and not frames[-1].code:

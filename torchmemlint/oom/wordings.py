@@ -39,14 +39,19 @@ class Family(Enum):
     KERNEL = "resources of one kernel"
     BATCH_SEARCH = "search for a batch size"
     DISPATCHED = "device map of quantized weights"
+    HANDLED = "a program that goes on without what failed"
     ENGINE_SHARE = "serving engine, more than is free"
     ENGINE_CACHE = "serving engine, nothing left for its cache"
+    ENGINE_SPLIT = "serving engine, its parts of the devices"
     ENGINE_LENGTH = "serving engine, a sequence larger than its cache"
     ENGINE_WARMUP = "serving engine, its warm-up"
     ENGINE_FULL = "serving engine, its cache is full"
     ENGINE_PROFILE = "serving engine, its measurement was disturbed"
     ENGINE_WAKE = "serving engine, its memory taken back after sleep"
     ENGINE_SWAP = "serving engine, its space on the host"
+    ENGINE_WAITS = "serving engine, requests that wait for its cache"
+    ENGINE_SLOTS = "serving engine, its slots for requests"
+    ENGINE_COMPONENT = "serving engine, a part that could not be created"
     OTHER_PROGRAM = "another program or library"
     CPU = "CPU allocator"
     HOST_ARRAY = "NumPy, Python or another library on the host"
@@ -72,6 +77,8 @@ WEAK = frozenset(
         Family.DESCRIPTORS,
         Family.KERNEL,
         Family.OTHER_PROGRAM,
+        Family.HANDLED,
+        Family.ENGINE_WAITS,
     }
 )
 """Families whose text does not say that memory ran out for PyTorch, but makes it likely or must be told from it."""
@@ -198,8 +205,10 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
-        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b",
-        "cudaMalloc failed | failed to allocate | error: command buffer | memory allocation of | unable to allocate",
+        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
+        r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
+        r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory",
+        "cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
         "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp; github.com/ggml-org/llama.cpp/issues/7366",
         writer="llama.cpp",
     ),
@@ -219,8 +228,9 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"Failed to allocate memory for requested buffer of size \d{1,20}|CUDA failure 2: out of memory ?;",
-        "memory for requested buffer | out of memory",
+        r"Failed to allocate memory for requested buffer of size \d{1,20}|CUDA failure 2: out of memory ?;|"
+        r"Available memory of \d{1,20} is smaller than requested bytes of \d{1,20}",
+        "memory for requested buffer | out of memory | Available memory of",
         "onnxruntime onnxruntime/core/framework/bfc_arena.cc, core/providers/cuda/cuda_call.cc",
         writer="ONNX Runtime",
     ),
@@ -234,9 +244,9 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"(?:stream_executor|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
-        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to allocate)|"
+        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to (?:allocate|reserve)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
         r"from device: (?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory)",
-        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to allocate",
+        "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to | _ALLOC_FAILED",
         "openxla xla/service/gpu, tsl/framework/bfc_allocator.cc",
         writer="XLA",
     ),
@@ -249,7 +259,8 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"OutOfMemoryError: Out of memory allocating [\d,]{1,24} bytes|bad_alloc: out_of_memory: (?:CUDA|RMM)",
+        r"OutOfMemoryError: Out of memory allocating [\d,]{1,24} bytes|bad_alloc: out_of_memory: (?:CUDA|RMM)|"
+        r"\bMemoryError: cuMemAlloc failed: out of memory",
         "ut of memory | bad_alloc",
         "cupy cupy/cuda/memory.pyx; rmm include/rmm/mr/device/cuda_memory_resource.hpp",
         writer="CuPy or RAPIDS",
@@ -276,6 +287,44 @@ _PROGRAMS = (
         "OUT_OF_MEMORY",
         "cudarc src/driver/result.rs",
         writer="a program in Rust",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"llama runner (?:process )?(?:has )?terminated\W.{0,60}signal: killed",
+        "llama runner",
+        "ollama llm/server.go; github.com/ollama/ollama/pull/11090",
+        backend="CPU",
+        writer="llama.cpp",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"PxgCudaDeviceMemoryAllocator fail to allocate|PhysX Internal CUDA error.{0,120}out of memory|"
+        r"Warp (?:CUDA )?error.{0,120}(?:out of memory|Failed to allocate)|"
+        r"\[(?:carb|omni|gpu)\.[\w.-]{1,60}\.plugin\] .{0,40}(?:out of memory|cudaErrorMemoryAllocation)",
+        "fail to allocate | out of memory | Failed to allocate | MemoryAllocation",
+        "physx source/gpucommon/src/PxgMemoryManager.cpp; warp warp/native/cuda_util.cpp; github.com/isaac-sim/IsaacLab/issues/1849",
+        writer="the simulator (PhysX, Warp, Kit)",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"Check failed: .{0,160}\bout of memory",
+        "out of memory",
+        "tvm src/runtime/cuda/cuda_device_api.cc; dgl src/runtime/cuda/cuda_device_api.cc",
+        writer="TVM, MLC or DGL",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"\bVK_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\bErrorOutOf(?:Device|Host)Memory\b|\bvkAllocateMemory failed -[12]\b",
+        "VK_ERROR_OUT_OF_ | ErrorOutOf | vkAllocateMemory",
+        "vulkan-docs, VkResult; ncnn src/allocator.cpp",
+        writer="a program that uses Vulkan",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"Out of Memory: Not enough space to allocate \d{1,16} B \w{2,4} buffer",
+        "Out of Memory",
+        "tt-metal tt_metal/impl/allocator",
+        writer="the runtime of Tenstorrent",
     ),
     _head(
         Family.OTHER_PROGRAM,
@@ -360,6 +409,13 @@ _ENGINES = (
         writer="SGLang",
     ),
     _head(
+        Family.ENGINE_SLOTS,
+        r"alloc_req_slots runs out of memory",
+        "out of memory",
+        "sglang python/sglang/srt/mem_cache/common.py; github.com/sgl-project/sglang/issues/10408",
+        writer="SGLang",
+    ),
+    _head(
         Family.ENGINE_SHARE,
         r"The memory capacity is unbalanced\. Some GPUs may be occupied",
         "memory capacity is unbalanced",
@@ -380,6 +436,69 @@ _ENGINES = (
         "No enough gpu memory",
         "lmdeploy lmdeploy/pytorch/engine/executor/base.py",
         writer="LMDeploy",
+    ),
+    _head(
+        Family.ENGINE_SPLIT,
+        r"Insufficient VRAM (?:in split )?for model and cache|Insufficient space in device allocation",
+        "Insufficient VRAM | space in device allocation",
+        "exllamav3 exllamav3/model/model_ls.py; exllamav2 exllamav2/model.py",
+        writer="ExLlama",
+    ),
+    _head(
+        Family.ENGINE_COMPONENT,
+        r"Executor creation failed due to insufficient GPU memory",
+        "insufficient GPU memory",
+        "TensorRT-LLM tensorrt_llm/_torch/pyexecutor/py_executor_creator.py; github.com/NVIDIA/TensorRT-LLM/issues/5872",
+        writer="TensorRT-LLM",
+    ),
+    _head(
+        Family.ENGINE_WAITS,
+        r"is preempted (?:by|in) PreemptionMode\.\w{4,12} mode because there is not enough KV cache space",
+        "KV cache memory",
+        "vllm vllm/core/scheduler.py",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_WAITS,
+        r"KV cache pool is full\. Retract requests|Decode out of memory happened\. #retracted_reqs",
+        "Retract requests | out of memory happened",
+        "sglang python/sglang/srt/managers/scheduler.py",
+        writer="SGLang",
+    ),
+)
+
+_HANDLED = (
+    _head(
+        Family.HANDLED,
+        r"[Rr]an out of memory when (?:regular )?(?:VAE )?(?:de|en)coding, retrying with tiled",
+        "out of memory when",
+        "ComfyUI comfy/sd.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"OutOfMemoryError in TaskAlignedAssigner, using CPU",
+        "OutOfMemoryError in",
+        "ultralytics ultralytics/utils/tal.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"OOM RuntimeError is raised due to the huge memory cost",
+        "huge memory cost",
+        "YOLOX yolox/models/yolo_head.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"attempting to recover from OOM in forward/backward pass",
+        "recover from OOM",
+        "fairseq fairseq/trainer.py",
+    ),
+    _head(
+        Family.HANDLED,
+        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Dd]iscard(?:ing|ed)|"
+        r"[Ff]alling back)\b|"
+        r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing)\b.{0,80}\b(?:OOM|out of memory|OutOfMemoryError)\b",
+        "OOM | ut of memory | OutOfMemoryError",
+        "words of training loops: github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
 
@@ -454,7 +573,7 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\b(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b|"
+        r"\b(?:UR_RESULT|ZE_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b|"
         r"\bPI_ERROR_MEM_OBJECT_ALLOCATION_FAILURE\b|Allocation is out of device memory on current platform",
         "OUT_OF_ | OBJECT_ALLOCATION_FAILURE | out of device memory",
         "intel llvm sycl/include/sycl/detail/pi.h, unified-runtime include/ur_api.h; "
@@ -470,6 +589,13 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
+        r"Failed to alloc(?:ate)? DEVICE memory",
+        "DEVICE memory",
+        "aws-neuron-sdk, Neuron Runtime troubleshooting",
+        backend="NEURON",
+    ),
+    _head(
+        Family.RAW,
         r"\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
         "aclrtMalloc | Failed to allocate memory | alloc device memory failed",
         "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
@@ -477,10 +603,13 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
+        r"\bcu(?:da)?(?:Malloc|HostAlloc|Mem(?:Alloc|Create))\w{0,20}\b.{0,120}\b(?:failed|error)\b.{0,24}\bout of memory|"
+        r"\bCUresult error: ?2\b|\bNvMapMem\w{0,32}: .{0,24}error 12\b|"
         r"\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b(?!')|"
         r"\bCUDA (?:[Dd]river |[Rr]untime )?[Ee]rror(?: \d| \([^)]{1,300}\))?: out of memory",
-        "OUT_OF_MEMORY | MemoryAllocation | out of memory",
-        "pytorch c10/cuda/CUDAException.cpp, c10/cuda/driver_api.h; cuda include/driver_types.h",
+        "OUT_OF_MEMORY | MemoryAllocation | out of memory | CUresult error | NvMapMem",
+        "pytorch c10/cuda/CUDAException.cpp, c10/cuda/driver_api.h; cuda include/driver_types.h; torch_memory_saver csrc/macro.h; "
+        "github.com/0xShug0/audio.cpp/issues/12",
     ),
     _head(
         Family.BATCH_SEARCH,
@@ -510,6 +639,14 @@ _RUNTIME = (
 )
 
 _HOST = (
+    _head(
+        Family.HOST_ARRAY,
+        r"^LLVM ERROR: out of memory",
+        "out of memory",
+        "llvm lib/Support/ErrorHandling.cpp",
+        backend="CPU",
+        writer="LLVM",
+    ),
     _head(Family.CPU, r"DefaultCPUAllocator: ", "CPUAllocator", "pytorch c10/core/impl/alloc_cpu.cpp", backend="CPU"),
     _head(
         Family.CPU,
@@ -562,8 +699,8 @@ _HOST = (
     ),
     _head(
         Family.HOST_LIMIT,
-        r"\bOOMKilled\b|OutOfMemoryError: Container killed due to memory usage",
-        "OOMKilled | killed due to memory",
+        r"\bOOMKilled\b|OutOfMemoryError: Container killed due to memory usage|node was low on resource: memory",
+        "OOMKilled | killed due to memory | resource: memory",
         "kubernetes pkg/kubelet/kuberuntime; Amazon ECS stopped tasks",
         backend="CPU",
         writer="the container's host",
@@ -578,15 +715,16 @@ _HOST = (
     ),
     _head(
         Family.PAGING_FILE,
-        r"\bWinError 1455\b|\(os error 1455\)|error code: <1455>|paging file is too small",
-        "Error 1455 | error 1455 | <1455> | paging file",
+        r"\bWinError (?:8|1450|1455)\b|\(os error 1455\)|error code: <1455>|paging file is too small",
+        "WinError | error 1455 | <1455> | paging file",
         "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp",
         backend="CPU",
     ),
     _head(
         Family.COMPILER_KILLED,
-        r"fatal error: Killed signal terminated program \w{1,12}|'\w{1,12}' died due to signal 9 \(Kill signal\)",
-        "Killed signal terminated | due to signal 9",
+        r"fatal error: Killed signal terminated program \w{1,12}|'\w{1,12}' died due to signal 9 \(Kill signal\)|"
+        r"\bfatal {1,4}: Memory allocation failure|\bout of memory allocating \d{1,16} bytes after a total of|virtual memory exhausted",
+        "Killed signal terminated | due to signal 9 | emory allocation failure | out of memory allocating | memory exhausted",
         "gcc gcc/gcc.cc; nvcc; github.com/Dao-AILab/flash-attention/issues/1549",
         backend="CPU",
     ),
@@ -629,6 +767,13 @@ _HOST = (
         backend="CPU",
     ),
     _head(
+        Family.WORKER_KILLED,
+        r"RAM was full and the worker was killed by the OS",
+        "worker was killed",
+        "nnUNet nnunetv2/inference/data_iterators.py",
+        backend="CPU",
+    ),
+    _head(
         Family.KERNEL_KILLED,
         r"[Oo]ut of memory: Kill(?:ed)? process",
         "ut of memory",
@@ -647,8 +792,8 @@ _HOST = (
     _head(
         Family.WORKER_KILLED,
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
-        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?[Cc]ode:? {0,4}137\b",
-        "(SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137",
+        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
+        "(SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
         "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status",
         backend="CPU",
     ),
@@ -669,5 +814,5 @@ _HOST = (
     ),
 )
 
-HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_RUNTIME, *_HOST)
+HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_HANDLED, *_RUNTIME, *_HOST)
 """In order of preference: the first whose pattern matches a line names the message."""
