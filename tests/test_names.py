@@ -30,21 +30,22 @@ for batch in dataloader:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "counted"),
     [
-        ("model", "model"),
-        ("self.netG_A", "net"),
-        ("encoder_2", "encoder"),
-        ("nets[0]", "nets"),
-        ("self.model.generate", "generate"),
-        ("image_encoder", "encoder"),
-        ("m", "m"),
-        ("Net", ""),
-        ("_", ""),
+        ("model", ("model",)),
+        ("self.netG_A", ("net",)),
+        ("encoder_2", ("encoder",)),
+        ("nets[0]", ("nets",)),
+        ("self.model.generate", ("generate",)),
+        ("image_encoder", ("image_encoder", "encoder")),
+        ("loss_fn", ("loss_fn", "fn")),
+        ("m", ("m",)),
+        ("Net", ()),
+        ("_", ()),
     ],
 )
-def test_the_word_of_a_callee(text: str, word: str) -> None:
-    assert purpose.word_of(text) == word
+def test_under_what_a_callee_is_counted(text: str, counted: tuple[str, ...]) -> None:
+    assert purpose.words_of(text) == counted
 
 
 def test_every_row_was_counted_often_enough() -> None:

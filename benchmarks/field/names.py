@@ -1,7 +1,7 @@
 """``python -m benchmarks.field.names FOLDER…``: what people call networks and losses, counted where their class is known.
 
 Each FOLDER is a package or repository. Of every name or attribute that a function calls there, and of which the engine knows what it
-stands for, the answer is hidden, and its last word is counted: a network (a module with parameters), a loss, or something else.
+stands for, the answer is hidden, and it is counted under its name and the last word of that: a network (a module with parameters), a loss, or something else.
 Writes ``torchmemlint/semantics/callees.toml``, by which a name says something where nothing else is known. Functions and classes are
 left out that are called by their own names: a definition or an import says what these are.
 """
@@ -20,7 +20,7 @@ from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.project.settings import Settings
 from torchmemlint.semantics.parameters import has_parameters
-from torchmemlint.semantics.purpose import word_of
+from torchmemlint.semantics.purpose import words_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -63,7 +63,7 @@ def answer(world: World, ref: FunctionRef, facts: FunctionFacts, text: str) -> s
 
 
 def counted(folder: Path) -> Iterator[tuple[str, str]]:
-    """The word and the kind of each name in each function."""
+    """The words and the kind of each name in each function."""
     texts = {str(path): path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.rglob("*.py"))}
     found = []
     for path, text in texts.items():
@@ -77,10 +77,8 @@ def counted(folder: Path) -> Iterator[tuple[str, str]]:
         for facts in module.functions:
             ref = FunctionRef(module.path, facts.qualname)
             for text in dict.fromkeys(call.callee for call in facts.calls if call.args):
-                word = word_of(text)
-                kind = answer(world, ref, facts, text) if word and text.removeprefix("self.").isidentifier() else ""
-                if kind:
-                    yield word, kind
+                kind = answer(world, ref, facts, text) if text.removeprefix("self.").isidentifier() else ""
+                yield from ((word, kind) for word in words_of(text) if kind)
 
 
 def table(counts: dict[str, Counts]) -> str:
@@ -97,7 +95,6 @@ def table(counts: dict[str, Counts]) -> str:
         if kinds[NETWORK] + kinds[LOSS] == 0:
             continue
         rows.append(f"{word}={n}/{kinds[NETWORK]}/{kinds[LOSS]}")
-    folders = f"{len(counts)} packages and repositories, {sum(kinds.total() for kinds in of_words.values()):,} names"
     lines, line = [], ""
     for row in rows:
         if len(line) + len(row) > 126:
@@ -106,9 +103,9 @@ def table(counts: dict[str, Counts]) -> str:
         line += f" {row}"
     body = "\n".join([*lines, line.strip()])
     return (
-        "# Written by `python -m benchmarks.field.names`: what is called by a name that ends in a word, where its class is known.\n"
+        "# Written by `python -m benchmarks.field.names`: what is called by a name, or by one that ends in a word, where its class is known.\n"
         "# word=functions that call it/of these a network/a loss. Words that name neither in any of them have no row.\n\n"
-        f"source = '{folders}'\nwords = '''\n{body}'''\n"
+        f"source = '{len(counts)} packages and repositories'\nwords = '''\n{body}'''\n"
     )
 
 

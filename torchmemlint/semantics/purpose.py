@@ -77,7 +77,7 @@ HELPERS = re.compile(
 
 
 class Named(NamedTuple):
-    """Of the functions that call something by a word, how many call a network and how many a loss (``benchmarks/field/names.py``)."""
+    """Of the functions that call something by a name, how many call a network and how many a loss (``benchmarks/field/names.py``)."""
 
     n: int
     networks: int
@@ -100,19 +100,19 @@ def _callees() -> Mapping[str, Named]:
     return {word: Named(*map(int, counts.split("/"))) for word, _, counts in (row.partition("=") for row in rows)}
 
 
-def word_of(text: str) -> str:
-    """The word by which a callee is counted: the last of its name, single letters and numbers after it left out ("self.netG_A": net,
-    "encoder_2": encoder), of "m" itself m; "" where there is none, or it is that of a class ("Net")."""
+def words_of(text: str) -> tuple[str, ...]:
+    """Under what a callee is counted, the most telling first: its whole name, and the last word of it, single letters and numbers after
+    that left out ("self.netG_A": net; "loss_fn": loss_fn, fn); nothing where it is the name of a class ("Net")."""
     last = text.split("[")[0].rpartition(".")[2]
-    if CLASS.fullmatch(last):
-        return ""
-    found = words(last)
-    return next((word for word in reversed(found) if len(word) > 1 and not word.isdigit()), found[0] if len(found) == 1 else "")
+    found = words(last) if not CLASS.fullmatch(last) else ()
+    while len(found) > 1 and (len(found[-1]) == 1 or found[-1].isdigit()):
+        found = found[:-1]
+    return tuple(dict.fromkeys(("_".join(found), found[-1]))) if found else ()
 
 
 def named(text: str) -> Named:
-    """What the name of a callee says; of a word that was not counted often enough it says nothing."""
-    return _callees().get(word_of(text), UNCOUNTED)
+    """What the name of a callee says; of one that was not counted often enough it says nothing."""
+    return next((_callees()[word] for word in words_of(text) if word in _callees()), UNCOUNTED)
 
 
 UNCOUNTED = Named(1, 0, 0)
@@ -120,11 +120,12 @@ CLASS = re.compile(r"[A-Z]+[a-z]\w*")
 
 
 def may_be_network(text: str) -> bool:
-    """Whether the callee's text ("self.actor", "nets[0]") reads like a network's: most that are called so are some."""
+    """Whether the callee's text ("self.actor", "nets[0]") reads like a network's: three of four that are called so are some."""
     return named(text).network >= MOST and not is_helper(text)
 
 
-MOST = 0.5
+MOST = 0.75
+"""The share from which on what is called so is taken for what most of them are."""
 
 
 def is_helper(text: str) -> bool:

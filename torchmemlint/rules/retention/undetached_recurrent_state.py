@@ -73,8 +73,9 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import is_detached_in_place
-from torchmemlint.semantics.events import Accumulate, Backward
+from torchmemlint.semantics.events import Accumulate, Backward, CallEffect
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import CallByName
 
 RULE = Rule(
     code="TML104",
@@ -92,6 +93,12 @@ RULE = Rule(
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Accumulate
+AGAIN = "the second step back-propagates through the freed graph of the first: RuntimeError"
+CHANGED = (
+    "the second step back-propagates through the graph of the first as well, for which the optimizer has changed the weights in place: "
+    "RuntimeError, in spite of `retain_graph=True`"
+)
+GROWS = "the graph of every earlier step stays alive and is traversed again: memory and time grow with each step"
 
 
 def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
@@ -121,11 +128,9 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
     if retained and is_summed_for_later(flow, event, gids):
         yield Fact("losses-summed", "the losses of all steps are summed, and the sum may be back-propagated")
         return
-    cost = (
-        "the graph of every earlier step stays alive and is traversed again: memory and time grow with each step"
-        if retained
-        else "the second step back-propagates through the freed graph of the first: RuntimeError, or with `retain_graph=True` growing memory and time"
-    )
+    cost = AGAIN
+    if retained:
+        cost = CHANGED if any(is_step(e, event.loop) for e in record.events.values()) else GROWS
     yield Draft(
         flow.at(
             RULE,
@@ -138,6 +143,11 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
         ),
         gids,
     )
+
+
+def is_step(event: object, loop: tuple[int, int]) -> bool:
+    """Whether an optimizer steps in a loop."""
+    return isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP and loop in event.site.loops
 
 
 def is_summed_for_later(flow: Flow, event: Accumulate, gids: frozenset[int]) -> bool:
