@@ -928,3 +928,43 @@ def test_a_library_may_be_used_by_others() -> None:
 def test_files_apart_are_not_unused() -> None:
     assert not project(one=CLASS, other=CLASS).is_unused_file("one.py")
     assert not project(one=CLASS, other="import one\none.Net()\n", third=CLASS).is_unused_file("third.py")
+
+
+def test_nothing_is_known_of_who_gives_a_lambda_something() -> None:
+    p = project(
+        m="""
+        def outer(given):
+            return lambda x: given(x)
+
+        outer(print)
+        """
+    )
+    inner = FunctionRef("m.py", "outer.<lambda>")
+    assert p.objects_given(inner, "given") == p.classes_given(inner, "given") == ()
+    assert p.objects_given(FunctionRef("m.py", "outer"), "given") == ((FunctionRef("m.py", "<module>"), "print"),)
+
+
+def test_a_class_that_holds_its_own_kind_may_have_parameters() -> None:
+    from torchmemlint.project.settings import Settings
+    from torchmemlint.semantics.parameters import has_parameters, made_without_parameters
+    from torchmemlint.semantics.world import World
+
+    world = World(
+        project(
+            m="""
+            from torch import nn
+            class Tree(nn.Module):
+                def __init__(self, depth):
+                    super().__init__()
+                    if depth:
+                        self.left = Tree(depth - 1)
+                def forward(self, x):
+                    return self.left(x)
+            """
+        ),
+        Settings(),
+        lambda path: "",
+    )
+    tree = ClassRef("m.py", "Tree")
+    assert not made_without_parameters(world, FunctionRef("m.py", "Tree.__init__"), "Tree", tree)
+    assert has_parameters(world, tree)

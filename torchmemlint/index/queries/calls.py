@@ -78,7 +78,10 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
 
 
 def arguments_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[tuple[FunctionRef, str], ...]:
-    """What visible calls give for a parameter, where that is a name or an attribute: the function that calls, and the text."""
+    """What visible calls give for a parameter, where that is a name or an attribute: the function that calls, and the text; nothing for
+    a lambda, whose calls are not among the facts."""
+    if linked.reader.head(ref.path, ref.qualname) is None:
+        return ()
     params = _params(linked, ref)
     calls = linked.calls.callers(ref).calls[:_MAX_CALLS]
     given = [(caller.ref, argument_given(params, parameter, caller.call.args)) for caller in calls]
