@@ -463,7 +463,7 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
         return True
     if any(sink.kind is SinkKind.PASSED and JOINS.search(sink.how) for sink in record.sinks.get(event.mark, ())):
         return True
-    if any(f.kind is GraphKind.FORWARD for f in made) and is_used_as_tensor(event, flow):
+    if any(f.kind is GraphKind.FORWARD for f in made) and is_used_as_tensor(event, made, flow):
         return True
     if event.mark in record.returned and flow.runs.world.memoize(_is_joined_by_callers, record.root):
         return True
@@ -487,14 +487,27 @@ ELEMENT = re.compile(r"(\[\])+$")
 """The end of dotted text of an element."""
 
 
-def is_used_as_tensor(event: Store, flow: Flow) -> bool:
-    """Whether what is stored goes by a name that is bound once, under which the function does with it what is done with tensors alone:
-    a method of theirs is called, or a function of torch takes it."""
-    world, ref = flow.runs.world, flow.frame(event.site).ref
-    name = flow.source(event.site, event.value) if event.value >= 0 else ""
+def is_used_as_tensor(event: Store, made: Sequence[Graph], flow: Flow) -> bool:
+    """Whether what is stored, or an item of what is written out there, goes by a name that is bound once, to the output, under which the
+    function does with it what is done with tensors alone: a method of theirs is called, or a function of torch takes it."""
+    text = flow.source(event.site, event.value) if event.value >= 0 else ""
+    bound = dict(flow.runs.world.facts(flow.frame(event.site).ref).bound)
+    if text in bound:
+        names = {text}
+    elif text[:1] in ("{", "(", "["):
+        calls = {f"{graph.what}()" for graph in made}
+        names = {name for name in ITEMS.findall(text) if bound.get(name) in calls}
+    else:
+        names = set()
+    return any(_is_tensor_by_use(flow.runs.world, flow.frame(event.site).ref, name) for name in sorted(names))
+
+
+ITEMS = re.compile(r"(?<=[:,({\[])\s*([A-Za-z_]\w*)(?=\s*[,)}\]])")
+"""The names that are items of a display as they are."""
+
+
+def _is_tensor_by_use(world: World, ref: FunctionRef, name: str) -> bool:
     facts = world.facts(ref)
-    if name not in dict(facts.bound):
-        return False
     if world.evidence(ref).get(name, frozenset()) & METHODS_OF_TENSORS:
         return True
     takers = [call.callee for call in facts.calls if call.args[:1] and call.args[0].name == name]
