@@ -157,6 +157,8 @@ class Project:
     header = query(contents.header)
     receivers = query(contents.receivers)
     saying = query(contents.saying)
+    functions_saying = query(contents.functions_saying)
+    is_looked_up = query(contents.is_looked_up)
     knowing = query(contents.knowing)
     module_name = query(contents.module_name)
     is_program = query(contents.is_program)

@@ -300,6 +300,11 @@ class Tables:
             self._known_words[word] = found
         return found
 
+    def saying(self, word: str) -> list[str]:
+        """The modules of which a function says a word, or gives an argument of that name, sorted."""
+        self._note(keys.WORD, word)
+        return sorted(self._saying(keys.WORD, word))
+
     def gives_cuda(self) -> bool:
         """Whether "cuda" is given for a device."""
         self._note(keys.CUDA, "")

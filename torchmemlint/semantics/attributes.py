@@ -13,7 +13,14 @@ from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
-from torchmemlint.semantics.parameters import HOLDERS, made_bounded, made_constant, makes_bare, parametric_attributes
+from torchmemlint.semantics.parameters import (
+    HOLDERS,
+    callable_given,
+    made_bounded,
+    made_constant,
+    makes_bare,
+    parametric_attributes,
+)
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, UNNAMED, Kind, State
 from torchmemlint.semantics.stores import makes_recorder
@@ -217,7 +224,7 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
         if found:
-            cls = project.attribute_class(info.cls, name)
+            cls = project.attribute_class(info.cls, name) or given_callable(m, info.cls, name)
             inner = m.outside(Kind.THING, text, cls, key=(oid, name))
             classify(m, inner, cls, f"self.{name}")
             return frozenset((Obj(inner),))
@@ -229,6 +236,16 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def given_callable(m: Machine, cls: ClassRef, name: str) -> ClassRef | None:
+    """The class of what an attribute's constructor is given for it, where objects of it are called: a criterion."""
+    given = [
+        m.world.memoize(callable_given, (FunctionRef(base.path, fact.method), fact.value))
+        for fact, base in m.world.project.attr(cls, name)
+        if fact.kind is AttrKind.NAME and fact.method.endswith("__init__")
+    ]
+    return given[0] if len(given) == 1 else None
 
 
 def is_field(fact: AttrFact) -> bool:

@@ -29,6 +29,7 @@ from torchmemlint.semantics.values import (
     NONE,
     NOTHING,
     UNKNOWN,
+    Atom,
     Cls,
     Func,
     Method,
@@ -41,6 +42,7 @@ from torchmemlint.semantics.values import (
     mark_attached,
     shallow,
     unknown,
+    without,
 )
 from torchmemlint.semantics.world import MODULE
 
@@ -289,10 +291,20 @@ def run_return(m: Machine, statement: ir.Return, state: State) -> State | None:
         graphs, hints, _, _ = m.deep(value, state)
         if m.world.trains_result(m.record.root):
             framework = call_at(statement.node, ir.Name(statement.node, "framework.backward"), [], [])
-            back_propagate(m, [value], framework, state)
+            back_propagate(m, [apart_from_holders(m, value, state)], framework, state)
         m.sink(graphs | hints, SinkKind.RETURNED, "", statement.node)
         m.record.returned |= graphs | hints
     return None
+
+
+def apart_from_holders(m: Machine, value: Value, state: State) -> Value:
+    """What a hook returns, by itself: a framework back-propagates a dict at once, which says nothing of what becomes of it in a list
+    that the hook has put it into as well."""
+    out: set[Atom] = set()
+    for atom in value:
+        marks = m.held_whole.get(atom.oid) if type(atom) is Obj else None
+        out.add(atom if marks is None else Tuple(tuple(without(item, marks) for item in m.inside(atom, state))))
+    return frozenset(out)
 
 
 @handles(EXPRESSIONS, ir.Yield)

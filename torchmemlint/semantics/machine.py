@@ -197,6 +197,8 @@ class Machine:
     """Such an item → the first ``yield`` inside it."""
     stored_items: dict[tuple[int, int, int], Value] = field(default_factory=dict)
     """(frame, turn, node of ``d[k]``) → all that was put there."""
+    held_whole: dict[int, set[int]] = field(default_factory=dict)
+    """Containers that were put into others → the marks that their elements have from there."""
     watch: Callable[[Machine, ir.Stmt, State], None] | None = None
     """Called before each statement with the state there (``trace`` looks through it)."""
     comprehension_names: list[frozenset[str]] = field(default_factory=list)

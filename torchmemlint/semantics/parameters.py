@@ -205,6 +205,26 @@ def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | s
     return found[0] if len(found) == 1 else MODULE_CLASS
 
 
+def callable_given(world: World, asked: tuple[FunctionRef, str]) -> ClassRef | None:
+    """The one class, no module's, of the objects that visible calls give for a parameter, where objects of it are called: a criterion."""
+    found = world.project.classes_given(*asked)
+    cls = found[0] if len(found) == 1 else None
+    if not isinstance(cls, ClassRef) or world.is_module_class(cls) is not False:
+        return None
+    return cls if world.project.method(cls, "__call__") is not None else None
+
+
+def callable_with(world: World, names: tuple[str, ...]) -> ClassRef | None:
+    """The one class of the project, no module's, whose objects are called with arguments that are called so."""
+    found = []
+    for method in world.project.methods_named("__call__"):
+        header = world.header(method)
+        cls = ClassRef(method.path, header.owner)
+        if tuple(param.name for param in header.params[1:]) == names and world.is_module_class(cls) is False:
+            found.append(cls)
+    return found[0] if len(found) == 1 else None
+
+
 def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str]:
     """The methods that callers call on what they give for a parameter."""
     given = world.project.objects_given(ref, parameter)

@@ -21,7 +21,7 @@ from torchmemlint.semantics.graphs import GraphKind, Sink, SinkKind
 from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
 from torchmemlint.semantics.oom_helpers import record_helper
-from torchmemlint.semantics.parameters import module_given, parametric
+from torchmemlint.semantics.parameters import callable_given, module_given, parametric
 from torchmemlint.semantics.parts import note_given_away
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
@@ -180,15 +180,6 @@ def bind_maybe_frozen(m: Machine, me: int, owner: ClassRef, state: State) -> Non
         for oid in held:
             state.vars[oid, FROZEN] = MAYBE_FROZEN
             m.record.conditions[oid] = condition
-
-
-def callable_given(world: World, asked: tuple[FunctionRef, str]) -> ClassRef | None:
-    """The one class, no module's, of the objects that visible calls give for a parameter, where objects of it are called: a criterion."""
-    found = world.project.classes_given(*asked)
-    cls = found[0] if len(found) == 1 else None
-    if not isinstance(cls, ClassRef) or world.is_module_class(cls) is not False:
-        return None
-    return cls if world.project.method(cls, "__call__") is not None else None
 
 
 def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:

@@ -115,6 +115,7 @@ def mark_elements(m: Machine, value: Value, mark: int, state: State) -> None:
     """What lies in a list that is put into a holder goes the same way."""
     for atom in value:
         if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS and not m.heap[atom.oid].external:
+            m.held_whole.setdefault(atom.oid, set()).add(mark)
             for place in m.places(atom.oid, state):
                 state.vars[place] = add_marks(state.vars[place], frozenset((mark,)))
 

@@ -338,6 +338,19 @@ def add_marks(value: Value, marks: frozenset[int]) -> Value:
     return frozenset(out)
 
 
+def without(value: Value, marks: set[int]) -> Value:
+    """The value without marks on its tensors and unknown parts."""
+    out: list[Atom] = []
+    for atom in value:
+        if type(atom) is Tensor:
+            out.append(atom._replace(graphs=atom.graphs - marks, hints=atom.hints - marks))
+        elif type(atom) is Unknown:
+            out.append(Unknown(atom.hints - marks))
+        else:
+            out.append(atom)
+    return frozenset(out)
+
+
 def mark_attached(value: Value, marks: frozenset[int]) -> Value:
     """As ``add_marks``, but only what may have a graph is marked: of several results, one without says nothing of the others."""
     out: list[Atom] = []

@@ -43,6 +43,8 @@ KEPT_REGIONS = 300
 
 HOOKS = frozenset(name for _, name in TORCH.hooks)
 """Names of methods that a framework calls."""
+BATCH_HOOKS = TORCH.words["batch-hooks"]
+"""Those that it calls once for each batch."""
 
 PLAIN_ROOTS = TORCH.words["plain-bases"]
 """The first parts of names of classes that bring no module or tensor to those below them."""
@@ -274,8 +276,12 @@ class World:
         return self._hook_effect(ref) is HookEffect.BACKWARD_RETURN
 
     def is_hook(self, ref: FunctionRef) -> bool:
-        """Whether a framework calls the method by itself, once for each batch (Lightning's ``predict_step``)."""
+        """Whether a framework calls the method by itself (Lightning's ``predict_step``)."""
         return self._hook_effect(ref) is not None
+
+    def is_batch_hook(self, ref: FunctionRef) -> bool:
+        """Whether a framework calls the method by itself, and once for each batch: each call is an iteration of its loop."""
+        return ref.qualname.rpartition(".")[2] in BATCH_HOOKS and self.is_hook(ref)
 
     def _hook_effect(self, ref: FunctionRef) -> HookEffect | None:
         facts = self.facts(ref)

@@ -101,6 +101,21 @@ def saying(linked: Linked, path: str, qualname: str, *words: str) -> tuple[str, 
     return tuple(f.qualname for f in inside if f.qualname.startswith(f"{qualname}.") and not f.names.isdisjoint(words))
 
 
+def functions_saying(linked: Linked, word: str) -> tuple[FunctionRef, ...]:
+    """The functions of the project, and files' own statements, that say a word (see ``FunctionFacts.names``), in the order of the
+    modules."""
+    found: list[FunctionRef] = []
+    for path in linked.calls.tables.saying(word):
+        linked.note(keys.MODULE, path)
+        found += [FunctionRef(path, f.qualname) for f in linked.reader.whole(path).functions if word in f.names]
+    return tuple(found)
+
+
+def is_looked_up(linked: Linked, name: str) -> bool:
+    """Whether some code may look up what has a name by a text of it."""
+    return linked.calls.tables.is_looked_up(name) or linked.calls.tables.is_put_together(name)
+
+
 def knowing(linked: Linked, path: str, text: str) -> tuple[str, ...]:
     """The functions of the module at ``path`` that may say dotted text which is no local of theirs, and its own statements, in the
     order of the file: those that read or bind its first name."""

@@ -3,7 +3,7 @@
 ## What it does
 Reports `torch.cuda.empty_cache()`, and the same call for other devices, if it runs in every step: in a loop of steps, in
 a `forward` or a function that only it calls, or in a method that runs a model and is called in each step by the code or a
-framework. A loop is a loop of steps if it iterates over a loader, or if its body runs a network, a backward or an
+framework, or that a framework calls for each batch (`on_train_batch_end` of Lightning, `on_step_end` of transformers). A loop is a loop of steps if it iterates over a loader, or if its body runs a network, a backward or an
 optimizer's step. Deleting names before the call makes no difference.
 
 It does not report:
@@ -132,6 +132,7 @@ STRIDE = re.compile(r"\brange\((?:[^(),]|\([^()]*\))+,(?:[^(),]|\([^()]*\))+,(?!
 """A ``range`` with a step of its own: from batch to batch."""
 EVALUATION = "not self.training"
 BY_NAME = "in every call of a method that a framework calls in each step"
+BY_FRAMEWORK = "in every call of a method that a framework calls for each batch"
 MAX_CALLERS_ABOVE = 3
 """Callers that are looked at, from who calls a method to who calls that."""
 MAX_HOLDERS_ABOVE = 3
@@ -274,6 +275,8 @@ def step_path(event: CallEffect, flow: Flow) -> str | Fact:
     header = flow.runs.world.header(ref)
     if ref.qualname.rpartition(".")[2] == TORCH.names["forward"] and header.owner:
         return in_forward(event, ClassRef(ref.path, header.owner), flow)
+    if flow.runs.world.is_batch_hook(ref) and all(DEVICE.search(test) for test in event.site.guards):
+        return BY_FRAMEWORK
     if event.site.guards:
         return Fact("clean-up-on-condition", "it is not in a loop of this function, and depends on a condition")
     if drives_steps(flow):

@@ -6,15 +6,20 @@ Reports
 - outputs of a model that are collected on the device, batch by batch, in a loop over a data loader or one that gets its
   batches by `next()`: in a list, in a dict, by `torch.cat` with those before, or by a method that keeps what it is given (the
   finding is at its call);
+- outputs that a method collects which a framework calls for each batch (`validation_step` of Lightning, `prediction_step` of a
+  `Trainer` of transformers), in an attribute of its object: also where another method empties that after each epoch;
+- outputs that a method puts into a list of its object that nothing in the project empties, a few for each request or call;
 - values that any loop collects there, but that are only read if a parameter with the default False is set
   (`torch.stack(images) if return_all else image`).
 
 This is not about graphs: grad mode is off, or the outputs are detached. The values must be tensors for certain: they are
-concatenated, stacked or moved later, or the model's class is part of the project.
+concatenated, stacked or moved later, the function calls a tensor's method on them or gives them to a function of torch, or the model's
+class is part of the project.
 
 It does not report:
 
 - scalars, one number per sample (rewards, losses), and class indices;
+- what a method that runs for each batch empties again;
 - values that are moved to the CPU, always or by an option, or put on a device where they are stored (`.cuda()`).
 
 ## What it costs
@@ -80,18 +85,21 @@ from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Finding, Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
-from torchmemlint.rules.assumed import NO_BATCHES, not_a_module
+from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, NO_BATCHES, not_a_module
 from torchmemlint.rules.card import About, Advice, Correction, Same
+from torchmemlint.rules.evidence.kept_attributes import collecting_attribute
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.emptied import emptied_by, is_constructor, is_emptied_each_batch
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Store
 from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.host_uses import met_on_device, taken_whole
+from torchmemlint.semantics.models.operations import OF_TENSORS
 from torchmemlint.semantics.record import LoopInfo
-from torchmemlint.semantics.root_choice import is_move, may_collect_on_device
+from torchmemlint.semantics.root_choice import OF_EVERYTHING, is_move, may_collect_on_device, mentions_devices, reaches
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
@@ -140,12 +148,30 @@ TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 
 
 def may_find(ref: FunctionRef, runs: Runs) -> bool:
-    return may_collect_on_device(runs.world, ref)
+    return collects_each_batch(ref, runs) or may_collect_on_device(runs.world, ref)
+
+
+def collects_each_batch(ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a framework calls a method for each batch, which fills a container, or calls what does; or a method puts what it gets of a
+    network into an attribute that nothing empties."""
+    if runs.world.is_batch_hook(ref):
+        return reaches(runs.world, ref, COLLECTS, 1)
+    facts = runs.world.facts(ref)
+    if not facts.owner or facts.names.isdisjoint(COLLECTS) or not mentions_devices(runs.world, ref):
+        return False
+    parts = [call.callee.split(".") for call in facts.calls]
+    names = {part[1] for part in parts if len(part) == 3 and part[0] == "self" and part[2] in COLLECTS}
+    cls = ClassRef(ref.path, facts.owner)
+    return is_called_often(ref, runs.world) and any(
+        runs.world.project.attr(cls, name) and not runs.world.memoize(emptied_by, (cls, name)) for name in sorted(names)
+    )
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     """Whether a function may collect on a device, and put together, what a network gives."""
     words = facts.names
+    if collects_each_batch(ref, runs):
+        return True
     return facts.qualname != MODULE and bool(words & PUTS_TOGETHER and words & COLLECTS) and may_find(ref, runs)
 
 
@@ -153,12 +179,19 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
     info = record.loops.get(event.loop) if event.loop is not None else None
-    if not forwards or info is None or not (flow.own(event.site) or is_handed_on(event, forwards, flow)):
+    in_hook = flow.runs.world.is_batch_hook(record.root) or (info is None and is_never_emptied(event, flow))
+    if not forwards or not (in_hook or info is not None):
         return
-    flag = flag_of_readers(event, flow)
-    silent = is_small(event, flow) or is_taken_by_numpy(event, flow) or is_piece(event, forwards, info, flow)
-    if silent is None and not flag:
-        silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
+    if not (flow.own(event.site) or (kept_by_callee_of_hook(event, flow) if in_hook else is_handed_on(event, forwards, flow))):
+        return
+    flag = "" if in_hook else flag_of_readers(event, flow)
+    silent = is_small(event, flow) or is_taken_by_numpy(event, flow)
+    if silent is None and in_hook:
+        silent = lives_for_one_batch(event, flow) or is_of_no_network(forwards)
+    elif silent is None and info is not None:
+        silent = is_piece(event, forwards, info, flow)
+        if silent is None and not flag:
+            silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
         silent = Fact("output-no-tensor", "the stored value may not be a tensor")
     if silent is not None:
@@ -178,7 +211,36 @@ def is_handed_on(event: Store, forwards: Sequence[Graph], flow: Flow) -> bool:
     )
 
 
-def found(event: Store, forwards: Sequence[Graph], info: LoopInfo, flag: str, flow: Flow) -> Finding:
+def kept_by_callee_of_hook(event: Store, flow: Flow) -> bool:
+    """Whether a method of the hook's own object, which the hook calls, keeps what is stored."""
+    return collecting_attribute(event, flow) is not None
+
+
+def is_never_emptied(event: Store, flow: Flow) -> bool:
+    """Whether a method that is called again and again (for each request, or in a loop) puts what it keeps into an attribute of its object
+    that nothing empties."""
+    world, root = flow.runs.world, flow.record.root
+    attribute = collecting_attribute(event, flow)
+    return attribute is not None and is_called_often(root, world) and not world.memoize(emptied_by, attribute)
+
+
+def is_called_often(ref: FunctionRef, world: World) -> bool:
+    """Whether a method, no constructor, part of a network or hook of a framework, is called in a loop, or by nothing visible."""
+    if is_constructor(ref.qualname) or ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or world.is_hook(ref):
+        return False
+    calls = world.project.callers(ref).calls
+    return not calls or any(caller.call.loops for caller in calls)
+
+
+def lives_for_one_batch(event: Store, flow: Flow) -> Fact | None:
+    """Why what a hook collects is gone with the batch, or no attribute of its object holds it."""
+    attribute = collecting_attribute(event, flow)
+    if attribute is None or flow.runs.world.memoize(is_emptied_each_batch, attribute):
+        return Fact("kept-for-a-batch", "it lives for one batch only")
+    return None
+
+
+def found(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, flag: str, flow: Flow) -> Finding:
     """The finding, at the call where a function that is called keeps the outputs; ``flag`` as ``flag_of_readers`` gives it."""
     own = flow.own(event.site)
     movable = own and event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag
@@ -189,24 +251,34 @@ def found(event: Store, forwards: Sequence[Graph], info: LoopInfo, flag: str, fl
         site, callee = flow.own_call(site)
         place = short(callee.qualname)
     needed = "" if flag or not own else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
-    few = 0 <= info.turns <= FEW
+    few = info is not None and event.holder_frame >= 0 and 0 <= info.turns <= FEW
     return flow.at(
         RULE,
         site,
         f"`{place}` collects every iteration's output on the device, but reads it only when `{flag}` is set"
         if flag
         else f"`{place}` collects every batch's output on the device",
-        doubts=doubts_of(event, forwards, info),
+        doubts=doubts_of(event, forwards, info, flow),
         severity=Severity.NOTE if needed or few else None,
         label="stays on the device",
-        cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, until `{short(event.place)}` is dropped"
+        cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, {until(event, flow)}"
         + ("; each step copies all of it" if event.how is StoreKind.GROWN else "")
-        + (f"; little here: the loop has at most {info.turns} iterations" if few else "")
+        + (f"; little here: the loop has at most {info.turns} iterations" if few and info is not None else "")
         + (f"; all of it may be wanted there: {needed}" if needed else ""),
         help=f"collect only when `{flag}` is set" if flag else HELP[event.how is StoreKind.GROWN],
         flow=steps,
         fix=move(event, flow) if movable else None,
     )
+
+
+def until(event: Store, flow: Flow) -> str:
+    """How long what is collected stays, in words."""
+    attribute = collecting_attribute(event, flow)
+    if attribute is None or event.loop is not None:
+        return f"until `{short(event.place)}` is dropped"
+    if flow.runs.world.memoize(emptied_by, attribute):
+        return f"until `{short(event.place)}` is emptied"
+    return f"without end: nothing empties `{short(event.place)}`"
 
 
 def move(event: Store, flow: Flow) -> Fix | NoFix | None:
@@ -223,10 +295,12 @@ def move(event: Store, flow: Flow) -> Fix | NoFix | None:
     )
 
 
-def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo) -> Iterator[Fact]:
+def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, flow: Flow) -> Iterator[Fact]:
     """What is assumed of the loop and of what it runs."""
-    if info.kind is not Kind.LOADER:
+    if info is not None and info.kind is not Kind.LOADER:
         yield NO_BATCHES
+    elif info is None and not flow.runs.world.is_batch_hook(flow.record.root):
+        yield EMPTIED_ELSEWHERE
     if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
         yield not_a_module(short(forwards[0].what), Known.METHOD)
 
@@ -248,7 +322,8 @@ def is_small(event: Store, flow: Flow) -> Fact | None:
         return Fact("output-device-chosen", "the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Fact("output-of-few-steps", "it stores the output of only a few steps")
-    if not flow.device_words() or flow.record.is_let_go(event):
+    moved = flow.runs.world.is_batch_hook(flow.record.root) or flow.device_words()
+    if not moved or flow.record.is_let_go(event):
         return Fact("output-without-device", "no device is used here, or the stored values are released")
     return None
 
@@ -277,7 +352,8 @@ NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 def is_taken_by_numpy(event: Store, flow: Flow) -> Fact | None:
     """Whether numpy, and no function of torch, takes what is collected as it is: of a tensor on a GPU it would raise."""
     world, root = flow.runs.world, flow.record.root
-    takers = [call.callee for call in world.facts(root).calls if any(arg.name == event.place for arg in call.args)]
+    functions = world.within(root.path, world.header(root).owner) if world.is_batch_hook(root) else (world.facts(root),)
+    takers = [call.callee for facts in functions for call in facts.calls if any(arg.name == event.place for arg in call.args)]
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
     if NUMPY in packages and "torch" not in packages:
         return Fact("output-for-numpy", "numpy takes what is collected, so it is on the host")
@@ -297,7 +373,7 @@ TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TO
 def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop iterates over layers, or over the pieces of one batch."""
     root = flow.record.root
-    if flow.runs.world.is_hook(root) or root.qualname.rpartition(".")[2] in TORCH.words["forward"]:
+    if root.qualname.rpartition(".")[2] in TORCH.words["forward"]:
         return Fact("loop-over-pieces", "the loop iterates over the pieces of one batch")
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return Fact("loop-over-layers", "the loop iterates over layers")
@@ -387,7 +463,61 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
         return True
     if any(sink.kind is SinkKind.PASSED and JOINS.search(sink.how) for sink in record.sinks.get(event.mark, ())):
         return True
+    if any(f.kind is GraphKind.FORWARD for f in made) and is_used_as_tensor(event, made, flow):
+        return True
+    if event.mark in record.returned and flow.runs.world.memoize(_is_joined_by_callers, record.root):
+        return True
     return event.external and joined_elsewhere(event, flow)
+
+
+def _is_joined_by_callers(world: World, ref: FunctionRef) -> bool:
+    """Whether a caller puts together what a function returns, or elements of it."""
+    for caller in world.project.callers(ref).calls:
+        facts = world.facts(caller.ref)
+        result = f"{caller.call.callee}()"
+        names = {result, *(name for name, text in (*facts.bound, *facts.rebound) if text == result)}
+        if any(
+            JOINS.search(call.callee) and any(ELEMENT.sub("", arg.name) in names for arg in call.args) for call in facts.calls
+        ):
+            return True
+    return False
+
+
+ELEMENT = re.compile(r"(\[\])+$")
+"""The end of dotted text of an element."""
+
+
+def is_used_as_tensor(event: Store, made: Sequence[Graph], flow: Flow) -> bool:
+    """Whether what is stored, or an item of what is written out there, goes by a name that is bound once, to the output, under which the
+    function does with it what is done with tensors alone: a method of theirs is called, or a function of torch takes it."""
+    text = flow.source(event.site, event.value) if event.value >= 0 else ""
+    bound = dict(flow.runs.world.facts(flow.frame(event.site).ref).bound)
+    if text in bound:
+        names = {text}
+    elif text[:1] in ("{", "(", "["):
+        calls = {f"{graph.what}()" for graph in made}
+        names = {name for name in ITEMS.findall(text) if bound.get(name) in calls}
+    else:
+        names = set()
+    return any(_is_tensor_by_use(flow.runs.world, flow.frame(event.site).ref, name) for name in sorted(names))
+
+
+ITEMS = re.compile(r"(?<=[:,({\[])\s*([A-Za-z_]\w*)(?=\s*[,)}\]])")
+"""The names that are items of a display as they are."""
+
+
+def _is_tensor_by_use(world: World, ref: FunctionRef, name: str) -> bool:
+    facts = world.facts(ref)
+    if world.evidence(ref).get(name, frozenset()) & METHODS_OF_TENSORS:
+        return True
+    takers = [call.callee for call in facts.calls if call.args[:1] and call.args[0].name == name]
+    return any(
+        TORCH.function_effect(world.project.resolve(ref.path, taker, ref.qualname) or "") in OF_TENSORS for taker in takers
+    )
+
+
+METHODS_OF_TENSORS = TORCH.methods.keys() - OF_EVERYTHING - {TORCH.names["to-place"]}
+"""Methods that other results of a network, dicts of tensors and records, do not have."""
 
 
 def joined_elsewhere(event: Store, flow: Flow) -> bool:

@@ -12,8 +12,24 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import BACKWARD, is_trained_beside
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.world import World
+
+CONTAINERS = frozenset({AttrKind.LIST, AttrKind.DICT, AttrKind.SET, AttrKind.CALL})
+"""Forms of what a constructor gives an attribute that may be a container."""
+
+
+def collecting_attribute(event: Store, flow: Flow) -> tuple[ClassRef, str] | None:
+    """The attribute of the root's own object that collects what is stored, and the object's class; None where it is stored elsewhere."""
+    root = flow.record.root
+    owner = flow.runs.world.header(root).owner
+    holder, _, name = event.place.split("[")[0].rpartition(".")
+    if not owner or holder != "self" or not event.external or event.holder_frame >= 0:
+        return None
+    cls = ClassRef(root.path, owner)
+    made = {fact.kind for fact, _ in flow.runs.world.project.attr(cls, name)}
+    return (cls, name) if made & CONTAINERS else None
 
 
 def kept_by_module(event: Graph, flow: Flow) -> tuple[Fact, ...] | None:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
+from torchmemlint.index.project import ClassRef
 from torchmemlint.rules.api import Flow, short
-from torchmemlint.rules.assumed import no_tensor
+from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, no_tensor
 from torchmemlint.rules.evidence.named import facts_of_names, networks_by_name
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
+from torchmemlint.semantics.emptied import is_only_filled
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
@@ -28,6 +30,10 @@ NODES_COST = (
     "plus one small block on the device"
 )
 WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
+ONLY_FILLED_COST = (
+    "retains the tensor and the nodes of its graph in every call, whoever back-propagates, and what the graph saved where nobody does: "
+    "nothing reads or empties the list"
+)
 RETAINED_COST = "`retain_graph=True` keeps the saved tensors, so the kept value keeps the whole graph of every step"
 
 
@@ -54,9 +60,10 @@ def claim(
     outlived: tuple[tuple[int, int], ...] = (),
     *,
     total: bool = False,
+    attribute: tuple[ClassRef, str] | None = None,
 ) -> Claim | Fact:
     """The claim about a value that is attached to these graphs and is kept by way of ``mark``; ``total``: added to what was
-    there.
+    there; ``attribute``: in what the object of a class holds under that name.
 
     Fact where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
@@ -87,6 +94,8 @@ def claim(
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
+    if outside and attribute is not None and flow.runs.world.memoize(is_only_filled, attribute):
+        return Claim(tuple(graphs), Severity.WARNING, ONLY_FILLED_COST, False)
     if is_over_parts(flow, loop, graphs):
         return Fact("another-part-each", "each iteration runs another part of one network")
     steps = in_training_loop(flow, loop, graphs) or (
@@ -144,7 +153,9 @@ def doubts_of(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
     sure = claimed.freed or RecordFlag.BACKWARD in record.flags or flow.root_is_entry() or not may_be_off(flow)
-    return (*(() if sure else (guarded(None, flow),)), *(facts_of_names(claimed.graphs, flow) or unsure_graph(claimed, flow)))
+    elsewhere = (EMPTIED_ELSEWHERE,) if claimed.cost == ONLY_FILLED_COST else ()
+    unsure = facts_of_names(claimed.graphs, flow) or unsure_graph(claimed, flow)
+    return (*(() if sure else (guarded(None, flow),)), *elsewhere, *unsure)
 
 
 def may_be_off(flow: Flow) -> bool:

@@ -12,7 +12,8 @@ It does not report:
 - numbers, indices and detached values;
 - code that runs with grad mode off;
 - a container that existed before the function ran (an attribute, an argument), unless the step's graph is visibly
-  back-propagated: otherwise, code elsewhere may do that.
+  back-propagated: otherwise, code elsewhere may do that. A list that the constructor makes, and that nothing in the project
+  reads or empties (attention maps that a module's forward appends), is reported all the same: it grows with every call.
 
 ## What it costs
 The same as for TML101:
@@ -81,8 +82,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.evidence.kept_attributes import collecting_attribute
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import (
     Claim,
@@ -94,7 +98,10 @@ from torchmemlint.rules.retention.claims import (
     is_replaced,
     severity_of,
 )
+from torchmemlint.semantics.emptied import is_only_filled
+from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.stores import RECORDED
 from torchmemlint.torch_facts import TORCH
 
@@ -117,11 +124,31 @@ RULE = Rule(
 EVENT = Store
 
 
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a function, which need not train anything, adds to a list of its object that nothing reads or empties."""
+    if not facts.owner or facts.names.isdisjoint(TORCH.words["fills-lists"]):
+        return False
+    parts = [call.callee.split(".") for call in facts.calls]
+    names = {
+        name
+        for me, name, how in (part for part in parts if len(part) == 3)
+        if me == "self" and how in TORCH.words["fills-lists"]
+    }
+    return any(runs.world.memoize(is_only_filled, (ClassRef(ref.path, facts.owner), name)) for name in sorted(names))
+
+
 def kept(event: Store, flow: Flow) -> Claim | Fact:
     """What the stored value keeps, or why that is no mistake."""
     if is_one_graph(flow, event):
         return Fact("one-forward-stored", "all stored values come from one forward before the loop")
-    return is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
+    attribute = collecting_attribute(event, flow) if event.how in GROWS else None
+    return is_replaced(flow, event) or claim(
+        flow, event.graphs, event.mark, event.external, event.loop, event.outlived, attribute=attribute
+    )
+
+
+GROWS = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT})
+"""Ways to put a value beside those that are there."""
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:

@@ -37,6 +37,7 @@ from torchmemlint.semantics.models.modules import (
 )
 from torchmemlint.semantics.models.unknown_objects import call_opaque, guarded_result, is_given_text, thing_method
 from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.parameters import callable_with
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, Mode, State
 from torchmemlint.semantics.stores import record
 from torchmemlint.semantics.text import dotted, text_of
@@ -96,7 +97,23 @@ def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
     if info.kind is Kind.THING and text and looks_like_module(m.evidence.get(text, frozenset())):
         m.retype(oid, Kind.MODULE)
         return run_forward(m, oid, call, state, text)
+    if info.kind is Kind.THING and info.cls is None and (cls := called_by_its_arguments(m, call)) is not None:
+        m.retype(oid, Kind.THING, cls)
+        return call_object(m, oid, call, state)
     return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=info.kind is Kind.THING)
+
+
+def called_by_its_arguments(m: Machine, call: Call) -> ClassRef | None:
+    """The class of what is called, of which nothing else is known: of the only one of the project whose ``__call__`` takes arguments
+    by these names."""
+    names = tuple(expr.id for expr in call.exprs if isinstance(expr, ir.Name))
+    if len(names) < LEAST_NAMES or len(names) != len(call.exprs) or call.keywords or call.more:
+        return None
+    return m.world.memoize(callable_with, names)
+
+
+LEAST_NAMES = 2
+"""Arguments by whose names alone what is called may be known."""
 
 
 def call_module(m: Machine, oid: int, call: Call, state: State) -> Value:
