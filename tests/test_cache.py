@@ -197,6 +197,37 @@ def test_an_unchanged_interface_links_nothing(
     assert inspected == []
 
 
+def test_why_code_does_not_run_rests_on_facts_of_other_files(here: Path, agree: Agree, inspected: list[str]) -> None:
+    files = {
+        "train.py": """\
+import settings
+import torch
+
+def evaluate(net: torch.nn.Module, loader):
+    net.eval()
+    if settings.DEBUG:
+        for images in loader:
+            print(net(images.cuda()).argmax(1))
+
+if __name__ == "__main__":
+    evaluate(torch.load("net.pt").cuda(), [])
+""",
+        "settings.py": "import torch\nDEBUG = False\n",
+        "more.py": "import settings\nimport torch\n",
+    }
+    lay_out(files, here)
+    assert "TML201" not in agree()
+    inspected.clear()
+    lay_out(files | {"settings.py": "# no longer\nimport torch\nDEBUG = False\nother = print(1)\n"}, here)
+    assert "TML201" not in agree()
+    assert inspected.count("train.py") == 1  # without the cache
+    for edit in ({"settings.py": "import torch\nDEBUG = True\n"}, {"more.py": files["more.py"] + "settings.DEBUG = True\n"}):
+        lay_out(files | edit, here)
+        assert "TML201" in agree()
+        lay_out(files, here)
+        assert "TML201" not in agree()
+
+
 def test_a_file_without_a_word_of_torch_moves_below_those_that_run_it(here: Path, agree: Agree, inspected: list[str]) -> None:
     (here / "plain.py").write_text("def double(x):\n    return x * 2\n")
     text = "import torch\nfrom plain import double\n\n\ndef fit(model, loader, optimizer):\n    total = 0\n    for batch in loader:\n"

@@ -398,6 +398,43 @@ def test_plain_form_survives_json() -> None:
     assert from_plain(shape(module), positions(module)) == module
 
 
+def test_what_is_beyond_doubt() -> None:
+    module = facts(
+        """
+        import json, os.path
+        from a import b
+        try:
+            from c import d
+        except ImportError:
+            d = None
+        level, once, count = None, 0, 1
+        def f(x, y):
+            import z
+            y = x
+            global count
+            x.a, x.b[0] = 1, 2
+            x.c += 1
+            setattr(x, "e", 3)
+        def f(): pass
+        class C(metaclass=M):
+            def g(self, names):
+                self.own = 1
+                setattr(self, names[0], 1)
+                names.__dict__.update(names)
+        """
+    )
+    top, method = module.functions[0], function(module, "C.g")
+    assert module.needs == ("json", "os.path", "b")
+    assert top.unsure == {"C", "count", "d", "f"}
+    assert top.constants == (("level", "None"), ("once", "0"))
+    assert method.stores == {"self*", "*"}
+    first = module.functions[1]
+    assert first.unsure == {"y", "z"}
+    assert first.stores == {"a", "c", "e"}
+    assert [param.required for param in method.params] == [True, True]
+    assert "*" in facts("from a import *").functions[0].unsure
+
+
 @pytest.mark.slow
 def test_facts_survive_the_way_to_another_process() -> None:
     folder = Path(torchmemlint.__file__).parent

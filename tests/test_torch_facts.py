@@ -294,7 +294,7 @@ def test_every_word_of_the_table_of_torch_is_a_name_of_torch() -> None:
         for word in words - others
         if not (resolves(word) if word.startswith("torch.") else any(hasattr(place, word) for place in places))
     }
-    assert unknown == set(NOT_NAMES_OF_TORCH)
+    assert unknown == set(NOT_NAMES_OF_TORCH) | TORCH.words["removed-from-torch"]
 
 
 def test_usual_names_stand_for_modules_of_torch() -> None:

@@ -14,12 +14,12 @@ from torchmemlint.rules.scorecard import EVERY_RULE
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
-def traced(capsys: pytest.CaptureFixture[str], path: Path, function: str, words: str) -> list[str]:
-    """The trace of the first line of a function that has these words in it, stripped line by line."""
+def traced(capsys: pytest.CaptureFixture[str], path: Path, function: str, words: str, *around: str) -> list[str]:
+    """The trace of the first line of a function that has these words in it, stripped line by line; ``around`` is the project."""
     lines = path.read_text(encoding="utf-8").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"def {function}("))
     row = next(i for i in range(start, len(lines)) if words in lines[i]) + 1
-    assert cli.main(["trace", f"{path}:{row}"]) == 0
+    assert cli.main(["trace", f"{path}:{row}", *around]) == 0
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -43,6 +43,23 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
         for line in out
     )
     assert any(line.startswith("called by `run` (") for line in out)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "words", "reason"),
+    [
+        ("calls_that_do_not_fit", "too_many", "print(net", "it cannot run: the call of `halve(…)` does not fit its parameters (unfit-call, known by: resolved names)"),
+        ("tests_of_constants", "of_a_name", "print(net", "it is never reached: `DEBUG` is always False (by-a-constant, known by: resolved names)"),
+        ("names_that_nothing_binds", "by_a_name", "print(net", "it cannot run: nothing binds the name `steps`, which is read before (unbound-name, known by: resolved names)"),
+    ],
+)  # fmt: skip
+def test_why_a_place_does_not_run(
+    capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str
+) -> None:
+    folder = FIXTURES / "TML201" / file
+    out = traced(capsys, folder / "train.py", function, words, str(folder))
+    assert out[out.index("does not run") + 1] == reason
+    assert any(line.startswith("TML201 note") for line in out)
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,7 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
     if happens:
         yield from ("here", *(f"  {line}" for line in happens))
     verdicts: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     for event in events:
         for module in rules.modules():
             code = module.RULE.code
@@ -254,6 +255,11 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
                     verdicts[f"{code} does not report it: {answer.words} ({answer.name}, {answer.known_by})"] = None
                 elif event not in record.forwards.values():
                     verdicts[found.verdict(answer)] = None
+                    reason = flow.why_not_run(event.site)
+                    if reason is not None:
+                        reasons[f"{reason.words} ({reason.why}, known by: {reason.known_by})"] = None
+    if reasons:
+        yield from ("does not run", *(f"  {line}" for line in reasons))
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))
     for finding, facts in flow.weighed:
         yield from evidence(finding, facts)

@@ -25,7 +25,7 @@ from torchmemlint.index.views import bound_names, by_qualname, calls_backward, h
 Edit = tuple[ModuleFacts, ModuleFacts]
 """The facts of a module before and after; ``empty_module`` where the file was, or is, no module."""
 
-_LOCALS = attrgetter("locals", "bound", "rebound")
+_LOCALS = attrgetter("locals", "bound", "rebound", "unsure", "constants")
 _FLOW = attrgetter("returned", "wraps", "yields", "leaves")
 
 
@@ -96,6 +96,9 @@ def values_by_key(module: ModuleFacts) -> dict[Key, object]:
         names[name].append(("import", target))
     for name, text in module.assigned:
         names[name].append(("assigned", text))
+    for top in module.functions[:1]:
+        for name in top.locals | top.unsure:
+            names[name].append((name in top.unsure, dict(top.constants).get(name)))
     found |= {(keys.NAME, path, name): value for name, value in names.items()}
     found |= {(keys.MEMBER, owner, name): value for (owner, name), value in members.items()}
     found |= {(keys.INSIDE, path, name): value for name, value in inside.items()}
@@ -103,7 +106,7 @@ def values_by_key(module: ModuleFacts) -> dict[Key, object]:
     found |= {(keys.BINDERS, name, ""): True for name in bound_names(module)}
     found |= {(kind, word, ""): value for kind, word, value in of_one(module).contents()}
     found[keys.STARS, path, ""] = star_imports(module)
-    found[keys.IMPORTS, path, ""] = module.imports
+    found[keys.IMPORTS, path, ""] = module.imports, module.needs
     found[keys.TESTS, path, ""] = has_tests(module)
     return found
 

@@ -80,6 +80,8 @@ def _parts(walk: Walk, node: ast.expr, depth: int) -> str:
 
 def _subscript(walk: Walk, node: ast.Subscript, depth: int) -> str:
     text = visit(walk, node.value, depth)
+    if text in ("sys.modules", "vars()", "locals()"):  # by which a module's names may be bound
+        walk.top.unsure.add(ANY_NAME)
     read(walk, node.slice, depth)
     return f"{text}[]" if text else ""
 
@@ -151,6 +153,8 @@ def call(walk: Walk, node: ast.Call, depth: int, used: ResultUse) -> str:
     frame.calls.append(
         CallFact(callee, tuple(args), walk.loops, walk.managers, used, walk.branch, len(frame.calls), frame.deferred > 0)
     )
+    if callee.endswith(_FILLS):
+        _note_setter(walk, callee, args)
     statement, end_row = walk.statement, node.end_lineno or node.lineno
     frame.calls_at += (
         node.lineno - frame.row,
@@ -253,7 +257,29 @@ def bind_target(walk: Walk, target: ast.expr, depth: int) -> None:
     elif kind is ast.Starred:
         bind_target(walk, target.value, depth + 1)  # type: ignore[attr-defined]
     else:
-        visit(walk, target, depth)
+        note_store(walk, visit(walk, target, depth))
+
+
+def note_store(walk: Walk, text: str, own: bool = False) -> None:
+    """Something is stored in what has this text: an attribute, or an item, which may be one by what ``vars`` or ``__dict__`` give;
+    ``own``: of the own object."""
+    receiver, _, name = text.rpartition(".")
+    if name in _TABLES:
+        walk.frame.stores.add("self*" if own or (receiver and receiver == walk.frame.receiver) else ANY_NAME)
+    elif "." in text and "[" not in name:
+        walk.frame.stores.add(name)
+
+
+def _note_setter(walk: Walk, callee: str, args: list[ArgFact]) -> None:
+    """What a call stores in attributes: ``setattr``, and others by which this is done."""
+    own = callee == "super().__setattr__" or (bool(args) and args[0].name == walk.frame.receiver != "")
+    named = callee == "setattr" and len(args) > 1 and args[1].const
+    note_store(walk, f".{args[1].const[1:-1]}" if named else "__dict__", own)
+
+
+ANY_NAME = "*"
+_TABLES = frozenset({"vars()", "vars()[]", "__dict__", "__dict__[]"})
+_FILLS = ("setattr", "__setattr__", "__dict__.update", "__dict__.setdefault", "vars().update", "vars().setdefault")
 
 
 def bind_loop_target(walk: Walk, target: ast.expr, text: str, depth: int) -> None:

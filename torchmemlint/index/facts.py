@@ -23,6 +23,8 @@ from torchmemlint.index.fact_words import AttrKind, ParamKind, ResultUse
 
 Kind = TypeVar("Kind", bound=tuple[object, ...])
 
+FALSE = frozenset({"None", "False", "0", "0.0", "''"})  # constants that are false, as facts write them
+
 
 class ArgFact(NamedTuple):
     """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as ``ast.literal_eval`` reads
@@ -105,12 +107,13 @@ statement's column, and rows below ``row`` and column of its end."""
 
 class ParamFact(NamedTuple):
     """``default`` is the repr of a literal default, "" when there is none or it is no literal; ``annotation`` is dotted text
-    (of ``Optional[X]``, ``X | None`` and a quoted "X": X)."""
+    (of ``Optional[X]``, ``X | None`` and a quoted "X": X). ``required``: there is no default."""
 
     name: str
     annotation: str
     default: str
     kind: ParamKind
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,11 @@ class FunctionFacts:
     wraps       for ``return torch.no_grad()(function)``: the ``torch.no_grad()``
     yields      the managers in force at each ``yield``
     leaves      the statements that change the grad mode and still hold at the function's end
+    unsure      names of its own that more than one statement binds, or binds in another function, and of the module classes with a
+                metaclass; "*" of a module of which names may be bound unseen (a star import, ``exec``)
+    constants   of a module's own statements: names that are bound to a constant that is false, with that as it is written
+    stores      names of attributes that it stores, but by a plain assignment to those of its own object; "*" where it stores some by
+                a text that it computes (``setattr(x, name, 1)``), "self*" if on its own object
     """
 
     qualname: str
@@ -180,6 +188,9 @@ class FunctionFacts:
     yields: tuple[tuple[CallableUse, ...], ...] = ()
     leaves: tuple[CallableUse, ...] = ()
     taken: frozenset[str] = frozenset()
+    unsure: frozenset[str] = frozenset()
+    constants: tuple[tuple[str, str], ...] = ()
+    stores: frozenset[str] = frozenset()
 
     @property
     def header(self) -> Header:
@@ -244,6 +255,8 @@ class ModuleFacts:
     module itself), or of the first of its values where each of a few is an attribute.
     ``functions`` holds "<module>" first, then every function in source order.
     ``recovered``: the file does not parse; these are the facts of what ``source.tolerant`` reads.
+    ``needs`` are those names of the imports that its statements bind before the first function, whatever happens: not in a ``try`` or under
+    a test.
     """
 
     path: str
@@ -253,6 +266,7 @@ class ModuleFacts:
     classes: tuple[ClassFacts, ...]
     rows: int
     recovered: bool = False
+    needs: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[..., ModuleFacts], tuple[object, ...]]:
         return _unpacked, _packed(self)
@@ -280,7 +294,7 @@ def _packed(module: ModuleFacts) -> tuple[object, ...]:
     args = {id(arg): arg for call in calls for arg in call.args}  # a file's equal arguments are one
     place = {key: number for number, key in enumerate(args)}
     return (
-        (module.path, module.imports, module.assigned, module.rows, module.recovered),
+        (module.path, module.imports, module.assigned, module.rows, module.recovered, module.needs),
         [_of_function(facts) for facts in module.functions],
         [len(facts.calls) for facts in module.functions],
         _columns([(*call[:_ARGS], len(call.args), *call[_ARGS + 1 :]) for call in calls]),
@@ -293,7 +307,7 @@ def _packed(module: ModuleFacts) -> tuple[object, ...]:
 
 
 def _unpacked(
-    module: tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], int, bool],
+    module: tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], int, bool, tuple[str, ...]],
     functions: Sequence[tuple[object, ...]],
     of_functions: Sequence[int],
     calls: Sequence[tuple[object, ...]],
@@ -303,7 +317,7 @@ def _unpacked(
     of_classes: Sequence[int],
     attrs: Sequence[tuple[object, ...]],
 ) -> ModuleFacts:
-    path, imports, assigned, rows, recovered = module
+    path, imports, assigned, rows, recovered, needs = module
     each_arg = _rows(ArgFact, args)
     if calls:
         given = _portions([each_arg[number] for number in of_calls], calls[_ARGS])  # type: ignore[arg-type]
@@ -318,6 +332,7 @@ def _unpacked(
         tuple([ClassFacts(*row[:_ATTRS], own, *row[_ATTRS:]) for row, own in zip(classes, attrs_of, strict=True)]),  # type: ignore[call-arg,arg-type]
         rows,
         recovered,
+        needs,
     )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
     CALLS, BELOW, LEAK, TEXT, SOURCE,
     SITE, ORDER, LEAKS, OBJECTS, OBJECT, MEMBER, TESTS,
     FUNCTIONS, MEMBERS, LOCALS, HELD,
-    PLACES, PLACED, OVERRIDES, ATTRS, ABSOLUTE, TARGETS,
-) = range(1, 47)  # fmt: skip
+    PLACES, PLACED, OVERRIDES, ATTRS, ABSOLUTE, TARGETS, STORES,
+) = range(1, 48)  # fmt: skip
 """Of one module, with its path and a name in it:
 
     NAME      what the name is at its place: a function, a class, an import, a variable
@@ -28,6 +28,7 @@ Of all modules, with one word (``Tables``):
     PATTERNS  names that are put together;  NAMED  the methods of that name;  HOLDERS  the classes with such an attribute
     WORD      whether anything says it;  CUDA  whether anything mentions it;  LEAVES  what leaves grad mode switched
     ABSOLUTE  instead of a word, a dotted name: what it is in the project
+    STORES    the modules that store an attribute of that name, but by a plain assignment to that of the own object
 
 Computed from these, over all modules, behind firewalls:
 
@@ -37,7 +38,7 @@ Computed from these, over all modules, behind firewalls:
 
 Whether any module says a word in this way, which decides what is in INDEX and READS, and is never logged (see ``Tables``):
 
-    FUNCTIONS  it is the last name of a function;  MEMBERS, LOCALS  an attribute, or a name, that may be an object or a method
+    FUNCTIONS  it is the last name of a function or class;  MEMBERS, LOCALS  an attribute, or a name, that may be an object or a method
     HELD       an attribute that a method assigns, which may be one;  TARGETS  it is a part of the name of what is imported
 
 Of files: TEXT, SOURCE of a function. SITE, ORDER, LEAKS, OBJECTS and OBJECT are the firewalls behind which CALLS, BELOW and LEAK

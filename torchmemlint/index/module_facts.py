@@ -8,14 +8,18 @@ calls, words and reads; statements (``index.statements``) are dispatched by type
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from torchmemlint.errors import SourceError
+from torchmemlint.index.expressions import ANY_NAME
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.parse import parse
 from torchmemlint.index.statements import block
 from torchmemlint.index.walk import MAX_DEPTH, Walk, finished
+from torchmemlint.torch_facts import TORCH
 
+_BINDS_UNSEEN = TORCH.words["binds-unseen"]
 _ATTRIBUTE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 
 
@@ -46,6 +50,16 @@ def module_facts(path: str, text: str) -> ModuleFacts:
 
 def _facts_of(walk: Walk, path: str, recovered: bool) -> ModuleFacts:
     top = walk.top
+    names = [name for name, _ in walk.imports]
+    top.unsure |= top.locals.intersection(names) | (Counter(names) - Counter({*names})).keys()
+    words = [top.names, *[facts.names for facts in walk.functions]]
+    if (
+        recovered
+        or path.endswith(".ipynb")
+        or any([name[0] == "*" for name in names])
+        or not all(map(_BINDS_UNSEEN.isdisjoint, words))
+    ):
+        top.unsure.add(ANY_NAME)
     rows = len(walk.lines) - (not walk.lines[-1])
     functions = [finished(walk, top, None, (), "", "", rows)]
     functions += sorted(walk.functions, key=lambda facts: (facts.first_row, facts.row, facts.qualname))
@@ -57,6 +71,7 @@ def _facts_of(walk: Walk, path: str, recovered: bool) -> ModuleFacts:
         classes=tuple(sorted(walk.order, key=lambda facts: (facts.row, facts.qualname))),
         rows=rows,
         recovered=recovered,
+        needs=tuple(walk.needs),
     )
 
 

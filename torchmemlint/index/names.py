@@ -158,10 +158,10 @@ class Names:
     def _find_star_targets(self, path: str) -> list[str]:
         """The files that the star imports of ``path`` name, the last one first."""
         self.log.read(keys.STARS, path, "")
-        targets = [self._file_of(path, target) for target in reversed(self.reader.star_imports[path])]
+        targets = [self.file_of(path, target) for target in reversed(self.reader.star_imports[path])]
         return [target for target in targets if target]
 
-    def _file_of(self, path: str, target: str) -> str:
+    def file_of(self, path: str, target: str) -> str:
         """The file that the module ``target`` of an import in ``path`` is, by its place alone; "" when it is not visible."""
         name = target.lstrip(".")
         parts = name.split(".") if name else []

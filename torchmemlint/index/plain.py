@@ -110,8 +110,8 @@ def _uses(plain: Any) -> tuple[CallableUse, ...]:
 
 
 def _param(plain: Any) -> ParamFact:
-    name, annotation, default, kind = plain
-    return ParamFact(sys.intern(name), sys.intern(annotation), sys.intern(default), _PARAM_KINDS[kind])
+    name, annotation, default, kind, required = plain
+    return ParamFact(sys.intern(name), sys.intern(annotation), sys.intern(default), _PARAM_KINDS[kind], required)
 
 
 def _attr(plain: Any) -> AttrFact:
@@ -127,7 +127,7 @@ def _call(plain: Any) -> CallFact:
 def _function(plain: Any, rows: Any) -> FunctionFacts:
     (
         qualname, owner, parent, params, decorators, is_async, is_generator, calls, names, bound, returns, rebound, local_names,
-        reads, tested, returned, wraps, yields, leaves, taken,
+        reads, tested, returned, wraps, yields, leaves, taken, unsure, constants, stores,
     ) = plain  # fmt: skip
     first_row, row, header_end_row, end_row, *calls_at = rows
     if len(calls_at) != PLACE_NUMBERS * len(calls):
@@ -158,6 +158,9 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
         yields=tuple(map(_uses, yields)),
         leaves=_uses(leaves),
         taken=same(str, frozenset(_strings(taken))),
+        unsure=frozenset(_strings(unsure)),
+        constants=_pairs(constants),
+        stores=frozenset(_strings(stores)),
     )
 
 
@@ -168,7 +171,7 @@ def _class(plain: Any, rows: Any) -> ClassFacts:
 
 
 def _module(plain: Any, positions: Any) -> ModuleFacts:
-    path, imports, assigned, functions, classes = plain
+    path, imports, assigned, functions, classes, needs = plain
     rows_of_functions, rows_of_classes, rows, recovered = positions
     return ModuleFacts(
         path=path,
@@ -178,4 +181,5 @@ def _module(plain: Any, positions: Any) -> ModuleFacts:
         classes=tuple([_class(*each) for each in zip(classes, rows_of_classes, strict=True)]),
         rows=rows,
         recovered=recovered,
+        needs=_strings(needs),
     )

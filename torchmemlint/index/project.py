@@ -15,7 +15,7 @@ from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.queries import calls, classes, contents, gradmode, names
+from torchmemlint.index.queries import calls, certain, classes, constants, contents, entered, gradmode, names
 from torchmemlint.index.query_log import QueryLog
 from torchmemlint.index.references import ClassRef, FunctionRef
 
@@ -164,7 +164,6 @@ class Project:
     is_program = query(contents.is_program)
     is_imported_file = query(contents.is_imported_file)
     is_unused_file = query(contents.is_unused_file)
-    is_unused_function = query(contents.is_unused_function)
 
     # --- what names and expressions mean
 
@@ -204,6 +203,15 @@ class Project:
     objects_given = query(calls.objects_given)
     says = query(calls.says)
     mentions_cuda = query(calls.mentions_cuda)
+
+    # --- what is beyond doubt
+
+    is_unbound = query(certain.is_unbound)
+    missing_import = query(certain.missing_import)
+    constant = query(constants.constant)
+    lacks = query(constants.lacks)
+    does_not_fit = query(entered.does_not_fit)
+    why_not_entered = query(entered.why_not_entered)
 
     # --- grad mode and gradients
 

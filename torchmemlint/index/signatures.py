@@ -44,13 +44,17 @@ def params_of(arguments: ast.arguments) -> Iterator[ParamFact]:
 
 def _param(argument: ast.arg, default: ast.expr | None, kind: ParamKind) -> ParamFact:
     return _param_fact(
-        argument.arg, annotation_text(argument.annotation), literal(default) if default is not None else "", kind
+        argument.arg,
+        annotation_text(argument.annotation),
+        literal(default) if default is not None else "",
+        kind,
+        default is None and kind in (ParamKind.POSITIONAL, ParamKind.KEYWORD),
     )
 
 
 @lru_cache(maxsize=5000)
-def _param_fact(name: str, annotation: str, default: str, kind: ParamKind) -> ParamFact:
-    return ParamFact(name, annotation, default, kind)  # a project's functions have many of the same
+def _param_fact(name: str, annotation: str, default: str, kind: ParamKind, required: bool) -> ParamFact:
+    return ParamFact(name, annotation, default, kind, required)  # a project's functions have many of the same
 
 
 def header_end(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Sequence[str]) -> int:

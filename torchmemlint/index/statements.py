@@ -18,7 +18,7 @@ from torchmemlint.index.dotted import (
     literal,
     name_beside_call,
 )
-from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, read_test, visit
+from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, note_store, read, read_test, visit
 from torchmemlint.index.fact_words import AttrKind, ResultUse
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts
 from torchmemlint.index.signatures import all_arguments, receiver_name
@@ -98,6 +98,8 @@ def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
     value = statement.value
     several = any(type(target) is ast.Tuple and len(target.elts) > 1 for target in statement.targets)
     text = visit(walk, value, depth + 1, ResultUse.UNPACKED if several else ResultUse.OTHER)
+    if text.endswith(("vars()", "__dict__")):  # which is filled by that name
+        note_store(walk, text)
     for target in statement.targets:
         store(walk, target, value, text, "", depth + 1)
 
@@ -133,7 +135,8 @@ def store(walk: Walk, target: ast.expr, value: ast.expr | None, text: str, annot
         if walk.scope is not None:
             walk.scope.attrs.append(attr_fact(name, value, text, annotation, ""))
         elif not annotation and (type(value) is ast.Constant or type(value) is ast.Lambda):
-            walk.frame.locals.add(name)  # no object that has methods: of `net = None` and `net = Net()` the second one counts
+            # No object that has methods: of `net = None` and `net = Net()` the second one counts.
+            walk.frame.own(name, const=literal(value))
         elif not (value is not None and is_same(name, value)):
             walk.frame.bind(name, text or (f"{annotation}()" if annotation else ""))
         return
@@ -160,7 +163,7 @@ def store(walk: Walk, target: ast.expr, value: ast.expr | None, text: str, annot
 
 def augmented(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.AugAssign)
-    visit(walk, statement.target, depth + 1)
+    note_store(walk, visit(walk, statement.target, depth + 1))
     read(walk, statement.value, depth + 1)
     if type(statement.target) is ast.Name and walk.scope is None:
         walk.frame.bind(statement.target.id, "")
@@ -290,6 +293,7 @@ def match(walk: Walk, statement: ast.stmt, depth: int) -> None:
 def global_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.Global | ast.Nonlocal)
     walk.frame.globals.update(statement.names)
+    walk.declared.update(statement.names)
 
 
 def import_(walk: Walk, statement: ast.stmt, depth: int) -> None:
@@ -297,10 +301,12 @@ def import_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     for alias in statement.names:
         if alias.asname:
             walk.imports[alias.asname, alias.name] = None
+            imported(walk, alias.asname, depth)
         else:
             head = alias.name.partition(".")[0]
             walk.imports[head, head] = None
             walk.imports[alias.name, alias.name] = None
+            imported(walk, alias.name, depth)
 
 
 def import_from(walk: Walk, statement: ast.stmt, depth: int) -> None:
@@ -312,6 +318,15 @@ def import_from(walk: Walk, statement: ast.stmt, depth: int) -> None:
         else:
             dotted = module + alias.name if module.endswith(".") else f"{module}.{alias.name}"
             walk.imports[alias.asname or alias.name, dotted] = None
+            imported(walk, alias.asname or alias.name, depth)
+
+
+def imported(walk: Walk, name: str, depth: int) -> None:
+    """``name``, which stands among the imports, is bound."""
+    if walk.frame is not walk.top:
+        walk.frame.unsure.add(name.partition(".")[0])
+    elif depth == 1 and not walk.functions:
+        walk.needs.append(name)
 
 
 def function(walk: Walk, statement: ast.stmt, depth: int) -> None:
@@ -369,7 +384,7 @@ def class_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     else:
         qualname = f"{walk.frame.qualname}.{statement.name}"
     if outer_scope is None:
-        walk.frame.locals.add(statement.name)
+        walk.frame.own(statement.name, bool(statement.keywords))
     scope = ClassBody(sys.intern(qualname))
     walk.classes[qualname] = scope
     walk.scope = scope

@@ -55,6 +55,7 @@ class Tables:
         self._named: dict[str, list[FunctionRef]] = defaultdict(list)
         self._holders: dict[str, list[ClassRef]] = defaultdict(list)
         self._importers: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._stores: dict[str, set[str]] = defaultdict(set)
         self._sorted_named: dict[str, tuple[FunctionRef, ...]] = {}
         self._sorted_holders: dict[str, tuple[ClassRef, ...]] = {}
         self._known_words: dict[str, bool] = {}
@@ -63,10 +64,11 @@ class Tables:
         self._tables: Mapping[int, Collection[str]] = {
             keys.INDEX: self._index, keys.ALIASES: self._aliases, keys.METHODS: self._methods, keys.LOOKED_UP: self._looked_up,
             keys.HOLDERS: self._holders, keys.FUNCTIONS: self._functions, keys.MEMBERS: self._members, keys.LOCALS: self._locals, keys.HELD: self._held,
-            keys.TARGETS: self._importers,
+            keys.TARGETS: self._importers, keys.STORES: self._stores,
         }  # fmt: skip
         if self._words is None:
             self._functions.update(each.qualname.rpartition(".")[2] for m in modules.values() for each in m.functions)
+            self._functions.update(each.qualname.rpartition(".")[2] for m in modules.values() for each in m.classes)
             for path, module in modules.items():
                 self._take(path, module)
 
@@ -131,6 +133,8 @@ class Tables:
                     self._looked_up.add(const[1:-1])
                 elif last == "getattr" and len(test.replace("*", "")) >= _LEAST_LETTERS and "*" in test:
                     self._patterns.add(test)
+        for name in facts.stores:
+            self._stores[name].add(ref.path)
         functions = self._functions if self._words is None else None
         for text in facts.reads - facts.tested:
             last = text.rpartition(".")[2]
@@ -279,6 +283,12 @@ class Tables:
             found = self._sorted_holders[attribute] = tuple(sorted(set(self._holders.get(attribute, ()))))
         return found
 
+    def stores(self, name: str) -> Collection[str]:
+        """The modules that store an attribute of that name (see ``FunctionFacts.stores``)."""
+        self._note(keys.STORES, name)
+        self._take_in(keys.STORES, name)
+        return self._stores.get(name, ())
+
     def is_held(self, attribute: str) -> bool:
         """Whether a method of some class assigns an attribute of that name."""
         self._note(keys.HOLDERS, attribute)
@@ -330,6 +340,7 @@ class Tables:
             (keys.ALIASES, self._aliases),
             (keys.METHODS, self._methods),
             (keys.TARGETS, self._importers),
+            (keys.STORES, self._stores),
         ):
             yield from ((kind, word, value) for word, value in table.items())
         reads: dict[str, list[tuple[str, str]]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from torchmemlint.index.dotted import annotation_text
 from torchmemlint.index.facts import (
+    FALSE,
     ArgFact,
     AttrFact,
     CallableUse,
@@ -32,8 +33,8 @@ class Frame:
     """A function while it is being read."""
 
     __slots__ = (
-        "bound", "calls", "calls_at", "deferred", "generator", "globals", "loads", "locals", "names", "owner", "qualname",
-        "receiver", "returned", "row", "tested", "wraps", "yields",
+        "bound", "calls", "calls_at", "constants", "deferred", "generator", "globals", "loads", "locals", "names", "owner",
+        "qualname", "receiver", "returned", "row", "stores", "tested", "unsure", "wraps", "yields",
     )  # fmt: skip
 
     def __init__(self, qualname: str, owner: str, receiver: str, row: int) -> None:
@@ -46,6 +47,9 @@ class Frame:
         self.tested: set[str] = set()
         self.locals: set[str] = set()
         self.globals: set[str] = set()
+        self.unsure: set[str] = set()
+        self.stores: set[str] = set()
+        self.constants: list[tuple[str, str]] = []
         self.bound: dict[str, list[str]] = {}
         self.calls: list[CallFact] = []
         self.calls_at: list[int] = []
@@ -55,9 +59,17 @@ class Frame:
         self.generator = False
         self.deferred = 0
 
+    def own(self, name: str, unsure: bool = False, const: str = "") -> None:
+        """A statement binds ``name``."""
+        if const in FALSE:
+            self.constants.append((name, const))
+        if unsure or name in self.locals:
+            self.unsure.add(name)
+        self.locals.add(name)
+
     def bind(self, name: str, text: str) -> None:
         """``name`` is assigned ``text`` ("" for what has no text)."""
-        self.locals.add(name)
+        self.own(name)
         values = self.bound.setdefault(name, [])
         if text not in values:
             values.append(text)
@@ -96,6 +108,8 @@ class Walk:
     def __init__(self, tree: ast.Module, lines: Sequence[str]) -> None:
         self.lines = lines
         self.imports: dict[tuple[str, str], None] = {}
+        self.needs: list[str] = []
+        self.declared: set[str] = set()  # global or nonlocal in some function
         self.functions: list[FunctionFacts] = []
         self.classes: dict[str, ClassBody] = {}
         self.order: list[ClassFacts] = []
@@ -124,6 +138,7 @@ def finished(
     rows: int = 0,
 ) -> FunctionFacts:
     local_names = frozenset(frame.locals - frame.globals)
+    unsure = frame.unsure | (walk.declared if frame is walk.top else walk.declared & local_names)
     bound, rebound = frame.known()
     loads = frame.loads | frame.tested
     reads = frozenset(text for text in loads if text not in walk.plain and (frame is walk.top or text not in local_names))
@@ -162,6 +177,9 @@ def finished(
         yields=tuple(frame.yields),
         leaves=tuple(use for use in walk.managers if use.called),
         taken=same(str, frozenset(param.name for param in params) & frame.loads & {call.callee for call in frame.calls}),
+        unsure=frozenset(unsure),
+        constants=tuple([pair for pair in frame.constants if pair[0] not in unsure]) if frame is walk.top else (),
+        stores=frozenset(frame.stores),
     )
 
 

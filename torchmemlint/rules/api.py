@@ -21,15 +21,16 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.program import facts_of
 from torchmemlint.rules.scorecard import confidence_of, probability, unless_of
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.cannot_run import Reason, why_not_run
 from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward, CallEffect
 from torchmemlint.semantics.graphs import Frame, Graph, Site
-from torchmemlint.semantics.legacy import why_dead
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.root_choice import family, mentions_devices
 from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.shown import shown
 from torchmemlint.semantics.syntax import gates_of, has_siblings
+from torchmemlint.semantics.text import short as short
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.variables import says_any
 from torchmemlint.semantics.world import MODULE, World
@@ -42,11 +43,6 @@ GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
 GRAPH_NODES = TORCH.words["graph-nodes"]
 """Ways to the nodes of a graph, and from one to the next."""
-
-
-UNUSED_FILE = "nothing in the project imports or runs this file"
-UNUSED_FUNCTION = "nothing in the project calls this function"
-IN_TESTS = "it is part of a unit test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +101,16 @@ class Flow:
     _own: dict[int, bool] = field(default_factory=dict)
     _inside: dict[tuple[int, int], list[Graph]] | None = None
 
-    def why_not_run(self) -> str:
-        """Why nothing but tests runs the function, or no torch of today can, in words; "" where something may."""
-        world, root = self.runs.world, self.record.root
-        if world.project.is_unused_file(root.path):
-            return UNUSED_FILE
-        outermost = world.outermost(root)
-        if not world.is_hook(root) and world.project.is_unused_function(outermost):
-            return UNUSED_FUNCTION
-        if world.project.is_test(root):
-            return IN_TESTS
-        return why_dead(world, root)
+    def why_not_run(self, site: Site) -> Reason | None:
+        """Why nothing but tests runs the root, or nothing can come to a site; None where something may."""
+        world, places = self.runs.world, []
+        frame, node = self.frame(site), site.node
+        while node >= 0:
+            places.append((world.outermost(frame.ref), node))
+            if frame.parent < 0:
+                break
+            frame, node = self.record.frames[frame.parent], frame.call
+        return why_not_run(world, self.record.root, reversed(places))
 
     # --- where ------------------------------------------------------------------------------------------------------
 
@@ -221,8 +216,8 @@ class Flow:
             help, fix = f"{help}; there is no automatic fix: {fix}", None
         if is_legacy(self.runs.world.settings.target_torch):
             severity, help = Severity.NOTE, f"written for torch before 0.4, which has no `no_grad`: {help}"
-        elif (severity or rule.severity) is not Severity.NOTE and (why := self.why_not_run()):
-            severity, cost = Severity.NOTE, f"{cost}; {why}" if cost else why
+        elif (severity or rule.severity) is not Severity.NOTE and (why := self.why_not_run(site)):
+            severity, cost = Severity.NOTE, with_reason(cost, why)
         lowered = self.lowered(site)
         where = site.node if node is None else node
         span = lowered.span(where)
@@ -772,8 +767,9 @@ def is_primary(source: str) -> bool:
     return isinstance(tree, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) and "\n" not in source.strip().split("(")[0]
 
 
-def short(text: str, width: int = 40) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def with_reason(cost: str, reason: Reason) -> str:
+    """What a mistake costs in code that does not run."""
+    return f"{cost}; {reason.words}" if cost else reason.words
 
 
 def argument(event: CallEffect, position: int, keyword: str):  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.tables import says_cuda
 from torchmemlint.rules import assumed
-from torchmemlint.rules.api import Flow, short
+from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.observations import observations
@@ -37,9 +37,7 @@ STEPS = TORCH.words["environment-steps"]
 AROUND_TORCH = TORCH.words["around-torch"]
 OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
 """Top packages of frameworks with networks and gradients of their own."""
-HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
 FORWARDS = TORCH.words["forward"]
-COMMANDS = TORCH.words["makes-commands"]
 WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)(?!.*( is None|==|<))", re.IGNORECASE)
 """Tests under which no GPU is used; ``not gpu is None`` is none of them."""
 MOVES_ITSELF = TORCH.words["moves-by-itself"]
@@ -342,73 +340,10 @@ def own_methods(ref: FunctionRef, flow: Flow) -> Iterator[FunctionRef]:
                 yield found
 
 
-def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where a script's own statements or
-    its ``main`` call others of the same file, or other files call others of the same class; or only functions call it of which that is so."""
-    return flow.runs.world.memoize(_is_unreached, (ref, 0))
-
-
-def _is_unreached(world: World, asked: tuple[FunctionRef, int]) -> bool:
-    ref, depth = asked
-    project = world.project
-    callers = project.callers(ref)
-    owner, _, name = ref.qualname.rpartition(".")
-    if callers.escapes or ref.qualname == MODULE or name == "main":
-        return False
-    above = list(dict.fromkeys(caller.ref for caller in callers.calls if caller.ref != ref))
-    if above:  # not by way of methods: those that only a library's users call lead to all others
-        if owner or depth == MAX_DEPTH or any(world.header(each).owner for each in above):
-            return False
-        return all(world.memoize(_is_unreached, (each, depth + 1)) for each in above)
-    if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
-        return False  # a framework's hook, or a method that is called on an object of which the class is not known
-    if world.memoize(_makes_commands, ref.path):
-        return False
-    beside = [FunctionRef(ref.path, each) for each in world.memoize(_functions_of, (ref.path, owner))]
-    return any(
-        caller.ref.qualname == MODULE
-        or caller.ref.qualname.rpartition(".")[2] == "main"
-        or (owner and caller.ref.path != ref.path)
-        for other in beside
-        if other != ref
-        for caller in project.callers(other).calls
-    )
-
-
-def is_left_over(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether nothing in the project calls a function or hands it on, though other files use its file: it may be left over."""
-    project = flow.runs.world.project
-    if ref.qualname == MODULE or flow.root_is_entry() or not project.is_imported_file(ref.path):
-        return False
-    callers = project.callers(ref)
-    owner, _, name = ref.qualname.rpartition(".")
-    if callers.escapes or any(caller.ref != ref for caller in callers.calls) or (owner and project.calls_by_name(name)):
-        return False
-    if flow.runs.world.memoize(_makes_commands, ref.path) or flow.runs.world.facts(ref).decorators:
-        return False  # what a command line calls, or a property
-    special = name in HOOKS or (name.startswith("__") and name.endswith("__"))
-    return not special and project.grad_mode(ref).mode != StartMode.UNSEEN_BASE
-
-
-def left_over_cost(cost: str, ref: FunctionRef) -> str:
-    """What a mistake costs in a function that nothing in the project calls."""
-    return f"{cost}; nothing in the project calls `{short(ref.qualname)}`"
-
-
 def is_guarded(caller: Caller, flow: Flow) -> bool:
     """Whether a call stands in a block that disables grad mode."""
     project, ref = flow.runs.world.project, caller.ref
     return any(project.manager_effect(ref.path, ref.qualname, use) == OFF for use in caller.call.managers)
-
-
-def _makes_commands(world: World, path: str) -> bool:
-    return any(call.callee.rpartition(".")[2] in COMMANDS for call in world.project.module(path).functions[0].calls)
-
-
-def _functions_of(world: World, key: tuple[str, str]) -> tuple[str, ...]:
-    """The methods of a class, or a file's functions outside of classes."""
-    path, owner = key
-    return tuple(facts.qualname for facts in world.project.module(path).functions if facts.owner == owner)
 
 
 def is_called_in_loops(ref: FunctionRef, flow: Flow, epochs: bool = True, depth: int = 0) -> bool:

@@ -54,6 +54,10 @@ def _operation(expr: ir.Expr, depth: int) -> str:
             return "…"
 
 
+def short(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def dotted(expr: ir.Expr) -> str:
     """ "a.b.c" for names and attributes, with "()" after called parts, "" for anything else (as in ``index.facts``)."""
     match expr:

@@ -8,6 +8,7 @@ import re
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFacts
 from torchmemlint.index.linked import Linked
+from torchmemlint.index.queries.certain import UNBOUND, family
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.index.views import acts, is_started
 from torchmemlint.torch_facts import TORCH
@@ -62,8 +63,7 @@ def header(linked: Linked, ref: FunctionRef) -> Header:
     return known
 
 
-MAX_UP = 3
-"""Calls over which it is looked for one that runs."""
+MAIN = "main"
 MAX_INSIDE = 400
 """Functions inside a class that are looked at for what they show about its attributes. Each method asks for it, of all
 others."""
@@ -178,43 +178,53 @@ def _is_of_a_program(linked: Linked, path: str) -> bool:
     return any(posixpath.normpath(posixpath.dirname(user)) == root and is_program(linked, user) for user in users)
 
 
-def is_unused_function(linked: Linked, ref: FunctionRef) -> bool:
-    """Whether a program is visible that does not use a function of its own: nothing calls it or hands it on, by its name or by a
-    text, and what it may override is visible. A program that looks names up, or calls by them, may use any."""
-    linked.note(keys.MODULE, ref.path)
-    if not linked.complete or ref.path.endswith(".ipynb") or ref.qualname == TOP:
+def is_part_of_program(linked: Linked, path: str) -> bool:
+    """Whether the module at ``path`` is a program, or part of one beside it, and not of a library that others may use."""
+    linked.note(keys.WHOLE, path, TOP)
+    linked.note(keys.NAME, path, MAIN)
+    known = linked.complete and not path.endswith(".ipynb")
+    return known and (is_started(linked.reader.whole(path)) or _is_of_a_program(linked, path))
+
+
+def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
+    """Whether all calls of a function, or of its class where it makes objects, are among its callers: it is part of a program, and
+    nothing hands it on, offers it to others, or may have it by a text."""
+    tables, head = linked.calls.tables, header(linked, ref)
+    if ref.qualname == TOP or head.parent or any(use.callee not in UNBOUND for use in head.decorators):
         return False
-    if not (is_started(linked.reader.whole(ref.path)) or _is_of_a_program(linked, ref.path)):
+    owner, _, name = ref.qualname.rpartition(".")
+    makes = name == "__init__"
+    if (owner and (name in TORCH.words["forward"] or name in TORCH.module_methods)) or (name.startswith("__") and not makes):
         return False
+    if not is_part_of_program(linked, ref.path) or (owner and not family(linked, ClassRef(ref.path, owner))):
+        return False
+    known = owner if makes else name
+    named = [tables.reads(known), tables.aliases(known), tables.is_looked_up(known), tables.is_put_together(known)]
+    if (
+        any(named)
+        or _may_look_up(linked, bool(owner) and not makes)
+        or is_imported_by_name(linked, owner or name, "/__init__.py")
+    ):
+        return False
+    if owner and not makes and any(_may_be_of_any(linked, caller, call) for caller, call in tables.calls(name)):
+        return False
+    return not linked.calls.callers(ref).escapes
+
+
+def _may_look_up(linked: Linked, of_objects: bool) -> bool:
+    """Whether some module takes a name out of a namespace by a text that it computes: ``getattr(models, arch)``,
+    ``models.__dict__[arch]``, ``eval(arch)``; ``of_objects``: also out of an object's."""
     tables = linked.calls.tables
     if any(tables.calls(word) or tables.has_word(word) for word in sorted(TORCH.words["calls-by-name"])):
-        return False
-    return _is_never_called(linked, ref, 0)
-
-
-def _is_never_called(linked: Linked, ref: FunctionRef, depth: int) -> bool:
-    """As ``is_unused_function``; a function that only such ones call is one."""
-    head = header(linked, ref)
-    name = ref.qualname.rpartition(".")[2]
-    if depth > MAX_UP or name == "main" or name in TORCH.words["forward"] or head.decorators or head.parent:
-        return False
-    if linked.calls.tables.reads(name) or linked.calls.tables.aliases(name):
-        return False  # it has another name, or is handed on
-    if head.owner:
-        bases = [base for base in linked.classes.mro(ClassRef(ref.path, head.owner)) if isinstance(base, str)]
-        if any(base not in TORCH.words["bare-bases"] for base in bases) or name in TORCH.module_methods:
-            return False
-        if any(_may_be_of_any(linked, caller, call) for caller, call in linked.calls.tables.calls(name)):
-            return False
-        if _is_imported_by_name(linked, head.owner.rpartition(".")[2], "/__init__.py"):
-            return False  # a package offers the class to others
-    elif _is_imported_by_name(linked, name):
-        return False
-    linked.note(keys.PLACES, ref.path, ref.qualname)
-    found = linked.calls.callers(ref)
-    others = {call.ref for call in found.calls} - {ref}
-    return not found.escapes and all(
-        other.qualname != TOP and _is_never_called(linked, other, depth + 1) for other in sorted(others)
+        return True
+    if any("__dict__[" in call.callee or call.callee.startswith("eval()") for _, call in tables.calls("")):
+        return True
+    return any(
+        len(call.args) > 1
+        and not call.args[1].const
+        and (of_objects or not call.args[0].name.startswith("self"))
+        and not isinstance(linked.names.dotted(ref.path, call.args[0].name) if call.args[0].name else None, Outside)
+        for ref, call in tables.calls("getattr")
     )
 
 
@@ -228,7 +238,7 @@ def _may_be_of_any(linked: Linked, caller: FunctionRef, call: CallFact) -> bool:
     return not known or not linked.calls.resolver.callees(caller.path, caller.qualname, call.callee, call.keywords).refs
 
 
-def _is_imported_by_name(linked: Linked, name: str, where: str = "") -> bool:
+def is_imported_by_name(linked: Linked, name: str, where: str = "") -> bool:
     """Whether some module, of which the path ends so, imports what has this name."""
     for path in linked.calls.tables.importers(name):
         if not path.endswith(where):
@@ -244,7 +254,7 @@ def is_program(linked: Linked, path: str) -> bool:
     use: it acts (``views.acts``), or its own statements call a function or method of the project, whatever becomes of the result
     (``best = train(args)``, ``raise SystemExit(run())``). To make an object is not enough: a library does that, too."""
     linked.note(keys.WHOLE, path, TOP)
-    linked.note(keys.NAME, path, "main")
+    linked.note(keys.NAME, path, MAIN)
     module = linked.reader.whole(path)
     if acts(module):
         return True

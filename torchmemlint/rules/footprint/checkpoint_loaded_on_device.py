@@ -87,11 +87,12 @@ from dataclasses import dataclass, replace
 from torchmemlint.findings import Fix, FlowStep, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, with_reason
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_left_over, is_without_gpu, left_over_cost
+from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
 from torchmemlint.rules.size import why_little
+from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
@@ -396,8 +397,8 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         cost = FOR_EACH.format(copied=copied or "the file")
     else:
         cost = TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights")
-    if costly and is_left_over(flow.record.root, flow):
-        costly, cost = False, left_over_cost(cost, flow.record.root)
+    if costly and (reason := why_left(flow.runs.world, flow.record.root, LEFT_OVER)):
+        costly, cost = False, with_reason(cost, reason)
     return Draft(
         flow.at(
             RULE,

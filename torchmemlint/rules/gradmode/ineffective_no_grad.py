@@ -84,15 +84,15 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short, with_reason
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
-from torchmemlint.rules.reach import is_left_over, left_over_cost
 from torchmemlint.rules.size import small_cost, why_small
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.grad_needs import block_needed
@@ -284,8 +284,8 @@ def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Fact:
         return judged
     text, help_text = FLAGS[event.kind]
     severity, cost = judged.severity, judged.cost
-    if is_left_over(flow.record.root, flow):
-        severity, cost = Severity.NOTE, left_over_cost(cost, flow.record.root)
+    if reason := why_left(flow.runs.world, flow.record.root, LEFT_OVER):
+        severity, cost = Severity.NOTE, with_reason(cost, reason)
     return Draft(
         flow.at(
             RULE, event.site, text.format(name=short(event.name)), severity=severity, doubts=judged.doubts,

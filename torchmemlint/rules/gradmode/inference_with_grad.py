@@ -120,7 +120,7 @@ from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severit
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short, with_reason
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
 from torchmemlint.rules.evidence.alive import is_read
 from torchmemlint.rules.evidence.demand import is_unread
@@ -139,10 +139,11 @@ from torchmemlint.rules.gradmode.judgement import (
     when,
 )
 from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
-from torchmemlint.rules.reach import is_called_in_loops, is_unreached, left_over_cost
+from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.cannot_run import UNREACHED, why_left
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
@@ -239,8 +240,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     else:
         severity, cost = growth(event, kept + totals, flow)
     root = flow.record.root
-    if is_unreached(root, flow) and not is_read(root, flow):
-        severity, cost = Severity.NOTE, left_over_cost(cost, root)
+    if (reason := why_left(flow.runs.world, flow.record.root, UNREACHED)) and not is_read(root, flow):
+        severity, cost = Severity.NOTE, with_reason(cost, reason)
     yield Draft(
         flow.at(
             RULE,

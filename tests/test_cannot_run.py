@@ -1,0 +1,173 @@
+"""Why code does not run, one reason at a time, and what only looks like it. ``fixtures/TML201`` has whole programs."""
+
+from __future__ import annotations
+
+import pytest
+from gaps import alarms
+
+from torchmemlint.findings import Severity
+
+NETS = """\
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(3, 512, 3)
+        self.head = nn.Linear(512, 1000)
+
+    def forward(self, x):
+        return self.head(self.body(x).mean((2, 3)))
+"""
+PROGRAM = """\
+import torch
+from nets import Net
+{above}
+def evaluate(net: Net, loader):
+    net.eval()
+    {before}
+    for images in loader:
+        print(net(images.cuda()).argmax(1))
+
+if __name__ == "__main__":
+    evaluate(Net().cuda(), torch.zeros(4, 2, 3, 8, 8))
+"""
+
+
+def reason(above: str = "", before: str = "pass", **more: str) -> str:
+    """What the cost of the one finding in ``evaluate`` ends in; "" where it is no note."""
+    before = before.replace("\n", "\n    ")
+    files = {"nets.py": NETS, "train.py": PROGRAM.format(above=above, before=before)}
+    files |= {f"{name.replace('__', '/')}.py": text for name, text in more.items()}
+    (found,) = [one for one in alarms(files, "TML201") if one.path.endswith("train.py") and one.function == "evaluate"]
+    return found.cost.rpartition("; ")[2] if found.severity is Severity.NOTE else ""
+
+
+def test_nothing_is_wrong() -> None:
+    assert reason() == ""
+
+
+@pytest.mark.parametrize(
+    ("above", "before", "words"),
+    [
+        ("", "limit + 1", "it cannot run: nothing binds the name `limit`, which is read before"),
+        ("", "if loader is None and limit: pass", ""),
+        ("", "x = [limit for limit in loader]", ""),
+        ("", "try: limit\nexcept NameError: pass", ""),
+        ("", "with torch.no_grad(): limit", ""),
+        ("", "later = lambda: limit", ""),
+        ("import torch.nn as limit", "limit.Linear", ""),
+        ("for limit in range(3): pass", "limit + 1", ""),
+        ("globals()['limit'] = 3", "limit + 1", ""),
+        ("vars()['limit'] = 3", "limit + 1", ""),
+        ("import sys; setattr(sys.modules[__name__], 'a' + 'b', 3)", "limit + 1", ""),
+        ("def fill(module): setattr(module, 'limit', 3)", "limit + 1", ""),
+        ("", "display(loader)", ""),
+        ("from elsewhere import *", "limit + 1", ""),
+        ("import builtins; builtins.limit = 3", "limit + 1", ""),
+        ("", "print(unicode('a'))", "written for Python 2, which had `unicode`"),
+        ("import sys", "print(sys.maxint)", "written for Python 2, which had `sys.maxint`"),
+        ("import sys", "print(sys.maxsize)", ""),
+        ("import cPickle", "pass", "written for Python 2, which had `cPickle`"),
+        ("try: import cPickle\nexcept ImportError: import pickle as cPickle", "pass", ""),
+        ("from urllib import urlencode", "pass", "written for Python 2, which had `urllib.urlencode`"),
+        ("from urllib.parse import urlencode", "pass", ""),
+        ("from torch.utils.ffi import create_extension", "pass", "written for torch before 1.0, which had `torch.utils.ffi`"),
+    ],
+)
+def test_names(above: str, before: str, words: str) -> None:
+    assert reason(above, before) == words
+
+
+STARS = "from more import *"
+
+
+@pytest.mark.parametrize("more", ["limit = 3", "from elsewhere import *", "exec('limit = 3')"])
+def test_names_that_a_star_import_may_give(more: str) -> None:
+    assert reason(STARS, "limit + 1", more=f"import torch\n{more}\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("above", "before", "words"),
+    [
+        ("", "log = None\ntry: import log\nexcept ImportError: pass\nif log is None: return", ""),
+        ("", "log = None\nfor log in loader: pass\nif log is None: return", ""),
+        ("", "log = None\ndef fill():\n    nonlocal log\n    log = 3\nfill()\nif log is None: return", ""),
+        ("log = None", "if log is None: return", "it is never reached: `log` is always None"),
+        ("try: import log\nexcept ImportError: log = None", "if log is None: return", ""),
+        ("log = None\nif torch.cuda.is_available(): log = 3", "if log is None: return", ""),
+        ("log = None\nlog: int = 3", "if log is None: return", ""),
+        ("log = None\nvars(torch)['a' + 'b'] = 3", "if log is None: return", ""),
+        ("log = None\ndef fill(module, name): setattr(module, name, 3)", "if log is None: return", ""),
+    ],
+)
+def test_constants(above: str, before: str, words: str) -> None:
+    assert reason(above, before) == words
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("def other(): pass", "it cannot run: its file imports `helper`, which is not there"),
+        ("def helper(): pass", ""),
+        ("if torch.cuda.is_available():\n    def helper(): pass", ""),
+        ("def __getattr__(name): return name", ""),
+        ("def fill():\n    global helper\n    helper = 3", ""),
+        ("from elsewhere import *", ""),
+        ("import sys\nsys.modules[__name__] = object()", ""),
+        ("def (broken", ""),
+    ],
+)
+def test_imports(more: str, words: str) -> None:
+    assert reason("from more import helper", more=f"import torch\n{more}\n") == words
+
+
+def test_a_file_above_that_has_the_name_of_a_library() -> None:
+    above = {"datasets": "import torch\n", "nets": NETS}
+    script = PROGRAM.format(above="from datasets import load", before="pass")
+    files = {f"{name}.py": text for name, text in above.items()} | {"tools/nets.py": NETS, "tools/train.py": script}
+    (found,) = [one for one in alarms(files, "TML201") if one.path.endswith("train.py")]
+    assert found.severity is not Severity.NOTE
+
+
+def test_a_folder_and_a_file_in_it_of_one_name() -> None:
+    files = {"more__more": "import torch\n", "more__sizes": "import torch\nlimit = 3\n"}
+    star = files | {"more__load": "import torch\nfrom more.sizes import *\nfrom more import sizes\n"}
+    assert reason("from more.load import limit", **star) == ""
+
+
+@pytest.mark.parametrize(
+    ("above", "before", "words"),
+    [
+        ("def f(a, b=1, *, c=2): pass", "f(1, 2, 3)", "f"),
+        ("def f(a, b=1, *, c=2): pass", "f(b=1)", "f"),
+        ("def f(a, b=1, *, c=2): pass", "f(1, a=1)", "f"),
+        ("def f(a, b=1, *, c=2): pass", "f(1, d=1)", "f"),
+        ("def f(a, b=1, *, c): pass", "f(1)", "f"),
+        ("def f(a, b=1, *, c=2): pass", "f(1, 2, c=3)", ""),
+        ("def f(a, b=len('a')): pass", "f(1)", ""),
+        ("def f(*a, **b): pass", "f(1, 2, c=3)", ""),
+        ("def f(a): pass\ndef f(a, b): pass", "f(1, 2)", ""),
+        ("def f(a): pass\nf = print", "f(1, 2)", ""),
+        ("def f(a): pass\ndef g(h):\n    global f\n    f = h", "f(1, 2)", ""),
+        ("from functools import partial\ndef g(a, b): pass\nf = partial(g, 1)", "f(1, 2, 3)", ""),
+        ("import functools\n@functools.singledispatch\ndef f(a): pass", "f(1, 2)", ""),
+        ("class f:\n    def __init__(self, a): pass", "f()", "f"),
+        ("class f:\n    def __init__(self, a): pass", "f(1)", ""),
+        ("class g(torch.utils.data.Dataset):\n    pass\nclass f(g):\n    def __init__(self, a): pass", "f(1, 2)", "f"),
+        ("class f:\n    def __new__(cls, *a): return 1\n    def __init__(self, a): pass", "f()", ""),
+        (
+            "class g(type):\n    def __call__(cls, *a): return 1\nclass f(metaclass=g):\n    def __init__(self, a): pass",
+            "f()",
+            "",
+        ),
+        ("from dataclasses import dataclass\n@dataclass\nclass f:\n    a: int = 1", "f(1)", ""),
+        ("class f(dict):\n    pass", "f(1, 2)", ""),
+        ("class g:\n    def f(self, a): pass", "g.f(g(), 1)", ""),
+        ("class g:\n    @staticmethod\n    def f(a): pass", "o = g()\no.f(1)", ""),
+        ("class g:\n    f = print\n", "o = g()\no.f(1, 2)", ""),
+    ],
+)
+def test_calls(above: str, before: str, words: str) -> None:
+    assert reason(above, before) == (f"it cannot run: the call of `{words}(…)` does not fit its parameters" if words else "")

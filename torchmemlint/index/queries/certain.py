@@ -1,0 +1,142 @@
+"""What is beyond doubt about names and classes, whoever binds them: no answer where something that is not seen may do so."""
+
+from __future__ import annotations
+
+import builtins
+import posixpath
+
+from torchmemlint.index import keys
+from torchmemlint.index.expressions import ANY_NAME
+from torchmemlint.index.linked import Linked
+from torchmemlint.index.reader import HeadWithLocals
+from torchmemlint.index.references import TOP, ClassRef
+from torchmemlint.torch_facts import TORCH
+
+MAX_IMPORTS = 4  # modules from which a name is imported by another in turn
+BARE = TORCH.words["bare-bases"]
+UNBOUND = ("staticmethod", "classmethod")
+HIDES_ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__setstate__", "__init_subclass__", "__new__"})
+"""Methods by which an object may have other attributes than those that are assigned."""
+BUILTINS = frozenset(dir(builtins)) | TORCH.words["names-of-ipython"]
+OLD = TORCH.words["removed-from-python"] | TORCH.words["removed-from-torch"]
+
+
+def _top(linked: Linked, path: str, name: str) -> HeadWithLocals:
+    """What a module's own statements bind, read for one name."""
+    linked.note(keys.NAME, path, name)
+    linked.note(keys.NAME, path, ANY_NAME)
+    return linked.reader.functions[path][TOP]
+
+
+def _is_bound(linked: Linked, path: str, name: str) -> bool:
+    """Whether a module has a name, or may have it."""
+    top = _top(linked, path, name)
+    own = name in top.locals or name in linked.reader.import_targets[path] or not top.unsure.isdisjoint((name, ANY_NAME))
+    return own or bool(linked.calls.tables.stores(name))
+
+
+def is_unbound(linked: Linked, path: str, name: str) -> bool:
+    """Whether reading a name in a module, where it is no local, raises NameError."""
+    return name not in BUILTINS and name[0] != "_" and not _is_bound(linked, path, name)
+
+
+def _file_meant(linked: Linked, path: str, module: str) -> str:
+    """The file that Python takes for a module of which a file imports a name: by dots, beside the file, or in its own package; "" where
+    it may be another one, as in a folder above (``datasets.py`` there, or the library)."""
+    file = linked.names.file_of(path, module) if module else ""
+    if not file or module[0] == ".":
+        return file
+    layout, top = linked.names.layout, module.partition(".")[0]
+    folder = posixpath.dirname(posixpath.normpath(path))
+    found = posixpath.normpath(file).removesuffix("/__init__.py").removesuffix(".py")
+    above = [
+        place
+        for each in layout.candidates(path, top)
+        if not (place := posixpath.dirname(each.directory or each.path)) or f"{folder}/".startswith(f"{place}/")
+    ]
+    meant = found == posixpath.join(folder, module.replace(".", "/")) or layout.top_package(path) == top
+    return file if meant and len(above) < 2 else ""
+
+
+def _parted(target: str) -> tuple[str, str]:
+    """The module from which an import takes a name, and the name: ("a.b", "c"), ("..", "c")."""
+    name = target.rpartition(".")[2]
+    module = target.removesuffix(name)
+    return module.rstrip(".") or module, name
+
+
+def definition(linked: Linked, path: str, text: str, depth: int = 0) -> tuple[str, str] | None:
+    """The file and name of what the only statement binds that binds a module's name (``config.DEBUG``, too), imports followed."""
+    name, _, member = text.partition(".")
+    top, targets = _top(linked, path, name), linked.reader.import_targets[path].get(name, ())
+    if not top.unsure.isdisjoint((name, ANY_NAME)) or depth > MAX_IMPORTS:
+        return None
+    if not targets:
+        return (path, name) if name in top.locals and not member else None
+    module, there = _parted(targets[0])
+    file = _file_meant(linked, path, module)
+    if not member:
+        return definition(linked, file, there, depth + 1) if file else None
+    whole = _file_meant(linked, path, targets[0])
+    if not whole or (file and _is_bound(linked, file, there)):
+        return None
+    return definition(linked, whole, member, depth + 1)
+
+
+def missing_import(linked: Linked, path: str) -> str:
+    """What the statements of a module import before all else that is not there, as ``module.name``; "" for nothing."""
+    linked.note(keys.IMPORTS, path)
+    for bound in linked.reader.whole(path).needs:
+        linked.note(keys.NAME, path, bound)
+        target, *others = linked.reader.import_targets[path][bound]
+        module, name = _parted(target)
+        parts = target.split(".")
+        old = next((each for count in range(len(parts), 0, -1) if (each := ".".join(parts[:count])) in OLD), "")
+        if old and not others and not linked.names.file_of(path, parts[0]):
+            return old
+        file = _file_meant(linked, path, module)
+        # A package may have parts that are no Python files.
+        known = bool(file) and not others and file != path and not file.endswith("__init__.py")
+        if known and not _is_bound(linked, file, name) and not _is_bound(linked, file, "__getattr__"):
+            return name
+    return ""
+
+
+def binder(linked: Linked, path: str, qualname: str, name: str) -> HeadWithLocals | None:
+    """The function of which a name is a local, that or one around; None for a name of the module."""
+    facts = linked.reader.scope(path, qualname) if qualname != TOP else None
+    while facts is not None and name not in facts.locals:
+        facts = linked.reader.scope(path, facts.parent) if facts.parent else None
+    return facts
+
+
+def own_class(facts: HeadWithLocals, path: str, name: str) -> ClassRef | None:
+    """The class of whose objects a method is, where they go by that name in it."""
+    own = facts.owner and facts.params[:1] and facts.params[0].name == name and name not in facts.unsure
+    if not own or any(use.callee in UNBOUND for use in facts.decorators):
+        return None
+    return ClassRef(path, facts.owner)
+
+
+def may_be_stored(linked: Linked, name: str, classes: list[ClassRef] | None = None) -> bool:
+    """Whether anything but the methods of its own object stores an attribute of that name, or one whose name it computes; on its own
+    object that can be one of these classes alone."""
+    stores = linked.calls.tables.stores
+    return bool(stores(name) or stores(ANY_NAME)) or any(cls.path in stores("self*") for cls in classes or ())
+
+
+def family(linked: Linked, cls: ClassRef) -> list[ClassRef]:
+    """A class, those below it and all that are above one of these, sorted; none where one of them is not what its text says."""
+    found = {base for each in (cls, *linked.classes.subclasses(cls)) for base in linked.classes.mro(each)}
+    classes = sorted(base for base in found if isinstance(base, ClassRef))
+    plain = all(base in BARE for base in found if isinstance(base, str)) and all(is_plain(linked, each) for each in classes)
+    return classes if plain else []
+
+
+def is_plain(linked: Linked, cls: ClassRef) -> bool:
+    """Whether a class has no decorator, metaclass or second definition, and no method by which its objects hide attributes."""
+    linked.note(keys.WHOLE, cls.path, cls.qualname)
+    facts = linked.reader.classes[cls.path][cls.qualname]
+    if "." in cls.qualname or facts.decorators or not HIDES_ATTRIBUTES.isdisjoint(dict(facts.methods)):
+        return False
+    return cls.qualname not in _top(linked, cls.path, cls.qualname).unsure

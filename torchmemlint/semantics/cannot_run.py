@@ -1,0 +1,138 @@
+"""Does it run? Why a place of the code is never reached, or raises before it is: certain, or no answer at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.legacy import why_dead
+from torchmemlint.semantics.text import dotted, short
+from torchmemlint.semantics.unreached import is_left_over, is_unreached
+from torchmemlint.semantics.ways import parts_of, way_to
+from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
+
+OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
+OLD_PYTHON, OLD_TORCH = TORCH.words["removed-from-python"], TORCH.words["removed-from-torch"]
+UNREACHED, LEFT_OVER = "unreached", "left-over"
+RESOLVED, CALLERS, NAME = "resolved names", "all callers", "a user's name"
+WORDS = {
+    "unused-file": (CALLERS, "nothing in the project imports or runs this file"),
+    "unused-function": (CALLERS, "nothing in the project calls this function"),
+    UNREACHED: (CALLERS, "nothing in the project calls `{}`"),
+    LEFT_OVER: (CALLERS, "nothing in the project calls `{}`"),
+    "in-a-test": (NAME, "it is part of a unit test"),
+    "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
+    "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
+    "unbound-name": (RESOLVED, "it cannot run: nothing binds the name `{}`, which is read before"),
+    "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
+    "no-import": (RESOLVED, "it cannot run: its file imports `{}`, which is not there"),
+    "old-python": (RESOLVED, "written for Python 2, which had `{}`"),
+    "old-torch": (RESOLVED, "written for torch before 1.0, which had `{}`"),
+}
+"""How each reason is known, and what it says."""
+
+
+class Reason(NamedTuple):
+    """``words`` say it behind a semicolon: "nothing in the project calls this function"."""
+
+    why: str
+    known_by: str
+    words: str
+
+
+Place = tuple[FunctionRef, int]  # a node of the IR of an outermost function, or of a module
+
+
+def _reason(why: str, *texts: str) -> Reason:
+    known_by, words = WORDS[why]
+    return Reason(why, known_by, words.format(*map(short, texts)))
+
+
+def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Reason | None:
+    """Why nothing but tests runs a function, or no run of it comes to the last of these places, each of which is a call that leads to the next;
+    None where one may."""
+    project, outermost = world.project, world.outermost(root)
+    if project.is_unused_file(root.path):
+        return _reason("unused-file")
+    why, *texts = project.why_not_entered(outermost) if not world.is_hook(root) else ("",)
+    if why:
+        return _reason(why, *texts)
+    if project.is_test(root):
+        return _reason("in-a-test")
+    if words := why_dead(world, root):
+        return Reason("old-torch", RESOLVED, words)
+    if missing := project.missing_import(root.path):
+        return _reason(_old(missing) or "no-import", missing)
+    for place in places:
+        if reason := world.memoize(_why_not_come_to, place):
+            return reason
+    return None
+
+
+def why_left(world: World, ref: FunctionRef, asked: str) -> Reason | None:
+    """Whether a function is ``UNREACHED``, or ``LEFT_OVER``, which weigh less: a rule asks where its mistake costs nothing in code that
+    a library's users alone may call."""
+    found = is_unreached(world, ref) if asked is UNREACHED else is_left_over(world, ref)
+    return _reason(asked, ref.qualname) if found else None
+
+
+def _old(name: str) -> str:
+    return "old-python" if name in OLD_PYTHON or name in OLD_BUILTINS else "old-torch" if name in OLD_TORCH else ""
+
+
+def _why_not_come_to(world: World, place: Place) -> Reason | None:
+    """Why no run comes to a place of a function once it has been called."""
+    ref, node = place
+    found = world.function(ref)
+    if found is None or ref.path.endswith(".ipynb") or world.project.modules[ref.path].recovered:
+        return None  # statements may be missing, or run in another order
+    for expr, value in way_to(found[0].body, node):
+        known = _decided(world, ref, expr) if value is not None else None
+        if known is not None and known[0] is not value:
+            return _reason("by-a-constant", *known[1:])
+        for part in parts_of(expr) if value is None else ():
+            if reason := _why_raises(world, ref, found[0], part):
+                return reason
+    return None
+
+
+def _decided(world: World, ref: FunctionRef, test: ir.Expr) -> tuple[bool, str, str] | None:
+    """How a test comes out in every run, the name that decides it, and its constant, as it is written; None where that is not known."""
+    match test:
+        case ir.Unary(op="not"):
+            found = _decided(world, ref, test.value)
+            return None if found is None else (not found[0], *found[1:])
+        case ir.BoolOp():
+            sides = (_decided(world, ref, side) for side in (test.left, test.right))
+            return next((side for side in sides if side is not None and side[0] is (test.op == "or")), None)
+        case ir.Compare(ops=["is" | "is not" as op], comparators=[ir.Const(value=None)]):
+            text = dotted(test.left)
+            const = _constant(world, ref, text)
+            return ((const == "None") is (op == "is"), text, const) if const else None
+    text = dotted(test)
+    const = _constant(world, ref, text)
+    return (False, text, const) if const else None
+
+
+def _constant(world: World, ref: FunctionRef, text: str) -> str:
+    return world.project.constant(ref.path, ref.qualname, text) if text and text.count(".") < 2 and "(" not in text else ""
+
+
+def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: object) -> Reason | None:
+    """Why evaluating an expression raises whatever its names hold."""
+    project, (path, qualname, _) = world.project, ref
+    match part:
+        case ir.Name(id=name) if name not in function.locals and project.is_unbound(path, name):
+            return _reason(_old(name) or "unbound-name", name)
+        case ir.Attr() if (text := dotted(part)).count(".") == 1 and "(" not in text:
+            absolute, module = f"{project.resolve(path, text, qualname)}", text.partition(".")[0]
+            if absolute in OLD_PYTHON and project.imported(path, module) == absolute.partition(".")[0]:
+                return _reason("old-python", absolute)
+            return _reason("no-attribute", text) if project.lacks(path, qualname, text) else None
+        case ir.Call() if (text := dotted(part.func)) and "(" not in text:
+            given = [arg.star or arg.keyword or "" for arg in part.args]
+            return _reason("unfit-call", text) if project.does_not_fit(path, qualname, text, *given) else None
+    return None
