@@ -130,8 +130,8 @@ LOADERS = TORCH.words["loads-tensors"]
 LOADER_WORDS = frozenset(name.rpartition(".")[2] for name in LOADERS)
 ONTO_HOST = TORCH.words["loads-onto-the-host"]
 """Loaders that leave tensors on the host where they are given no device; "cuda" is the first GPU to them."""
-PLACES = ("1", "map_location", "device")
-"""How loaders call the argument that says where the tensors go."""
+PLACES = TORCH.words["loads-onto"] | {"1"}
+"""How loaders call the argument that says where the tensors go, and its position."""
 ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
