@@ -392,7 +392,7 @@ def run(net: Net, x, optimizer):
         SILENT,
         HANDLED,
         ("y = None", "y = torch.matmul(x, x.T)", OOM, "y = None\ny = torch.matmul(x[:9], x.T)", "return y"),
-        ("y = None", "y = torch.matmul(x, x.T)", OOM, "y = torch.matmul(x[:9], x.T)", "return y"),
+        ("y = None", "z = torch.matmul(x, x.T)\ny = z.exp()", OOM, "y = torch.matmul(x[:9], x.T)", "return y"),
     ),
     Promise(
         "a recovery that TML303 reports",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
@@ -12,12 +12,23 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import Recovery
 from torchmemlint.semantics.events import OomHandler
+from torchmemlint.semantics.fallbacks import (
+    RUNS,
+    Place,
+    calculates,
+    flat,
+    heads,
+    in_place_of_what_failed,
+    is_given_all_of,
+    runs_model,
+    works_on_the_host,
+)
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.tracebacks import EMPTIES, MOVES, QUIET, leaves_nothing, lets_traceback_go
 from torchmemlint.semantics.values import Cls, Ext, Func
-from torchmemlint.semantics.walk import FIELDS, names_inside, nodes_of, nodes_of_expr, walk
+from torchmemlint.semantics.walk import names_inside, nodes_of, nodes_of_expr, walk
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -42,8 +53,6 @@ CLEANS = re.compile(
 )
 CATCHES_OOM = TORCH.words["wide-exceptions"] | {""}
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
-RUNS = TORCH.words["trains-something"] | {TORCH.names["forward"]}
-"""Words of a function that runs a model."""
 CALCULATES = frozenset(
     {
         Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.INPLACE, Effect.MIXED_MAX, Effect.CHECKPOINT, Effect.BACKWARD,
@@ -91,7 +100,13 @@ def is_oom_type(name: str) -> bool:
     return name in TORCH.oom_exceptions or name.rpartition(".")[2] == OUT_OF_MEMORY
 
 
-CLEANUPS = frozenset(Recovery) - {Recovery.RETRY, Recovery.HOST_RETRY, Recovery.MOVE}
+CLEANUPS = frozenset(Recovery) - {
+    Recovery.RETRY,
+    Recovery.FALLBACK,
+    Recovery.UNSEEN_FALLBACK,
+    Recovery.HOST_RETRY,
+    Recovery.MOVE,
+}
 """What frees memory, and needs none."""
 
 
@@ -284,6 +299,7 @@ def recoveries(
     data = made_of_the_same(body, tried, about_error)
     out: list[tuple[int, Recovery]] = []
     own = m.ref.qualname.rpartition(".")[2]
+    places = in_place_of_what_failed(body, tried)
     on_host = {
         name: names_inside(node.value)
         for node in nodes_of(body)
@@ -299,31 +315,40 @@ def recoveries(
             last = name.rpartition(".")[2]
             if not name or last in QUIET or (last in DETACHES and not node.args):
                 continue
-            if last == EMPTIES:
-                out.append((node.node, Recovery.EMPTY_CACHE))
-            elif name == "gc.collect":
-                out.append((node.node, Recovery.COLLECT))
-            elif last == CLEARS:
-                out.append((node.node, Recovery.ZERO_GRAD))
-            elif CLEANS.search(last):
-                out.append((node.node, Recovery.CLEANUP))
-            elif last == MOVES_TO_HOST or (last == TO_PLACE and node.args and text_of(node.args[0].value) in TO_HOST):
-                out.append((node.node, Recovery.MOVE))
-            elif (
-                last == own
-                or (
-                    name in attempted
-                    and (moving or last not in MOVES)
-                    and not reads_error(node.args, about_error)
-                    and on_the_same(node, data, m, state)
-                    and may_calculate(node.func, m, state)
-                    and ((name in first and repeats(node, tried, on_host)) or m.world.memoize(may_run_model, (m.ref, name)))
-                )
-                or (on_the_same(node, data, m, state) and does_the_same(m, name, attempted))
+            if (freed := freeing(node, name)) is not None:
+                out.append((node.node, freed))
+            elif last == own or (
+                name in attempted
+                and (moving or last not in MOVES)
+                and not reads_error(node.args, about_error)
+                and on_the_same(node, data, m, state)
+                and may_calculate(node.func, m, state)
+                and ((name in first and repeats(node, tried, on_host)) or m.world.memoize(may_calculate_there, (m.ref, name)))
             ):
                 hosted = moves_to_host(node.args) or not names_inside(node.args).isdisjoint(on_host)
                 out.append((node.node, Recovery.HOST_RETRY if hosted else Recovery.RETRY))
+            elif last not in MOVES and not reads_error(node.args, about_error) and on_the_same(node, data, m, state):
+                instead = does_the_work(node, name, places, m, state)
+                if instead is not None:
+                    hosted = moves_to_host(node.args) or not names_inside(node.args).isdisjoint(on_host)
+                    out.append((node.node, Recovery.HOST_RETRY if hosted else instead))
     return out
+
+
+def freeing(call: ir.Call, name: str) -> Recovery | None:
+    """What a call does that frees memory by its name, or brings something to the host."""
+    last = name.rpartition(".")[2]
+    if last == EMPTIES:
+        return Recovery.EMPTY_CACHE
+    if name == "gc.collect":
+        return Recovery.COLLECT
+    if last == CLEARS:
+        return Recovery.ZERO_GRAD
+    if CLEANS.search(last):
+        return Recovery.CLEANUP
+    if last == MOVES_TO_HOST or (last == TO_PLACE and call.args and text_of(call.args[0].value) in TO_HOST):
+        return Recovery.MOVE
+    return None
 
 
 def attempts(tried: list[ir.Stmt], m: Machine) -> tuple[set[str], set[str]]:
@@ -344,31 +369,33 @@ def attempts(tried: list[ir.Stmt], m: Machine) -> tuple[set[str], set[str]]:
     return found, first
 
 
-def flat(body: list[ir.Stmt]) -> Iterator[ir.Stmt]:
-    """Every statement of a block, in text order, those inside others after their heads."""
-    for node in nodes_of(body):
-        if isinstance(node, STATEMENTS):
-            yield node
-
-
-def heads(statement: ir.Stmt) -> Iterator[object]:
-    """The expressions of a statement, without the statements inside it."""
-    for name in FIELDS[type(statement)]:
-        part = getattr(statement, name)
-        if not (isinstance(part, list) and part and isinstance(part[0], (*STATEMENTS, ir.Handler, ir.MatchCase))):
-            yield from walk(part)
-
-
 def surely_runs_model(m: Machine, callee: str) -> bool:
     """Whether a call in the root runs a model by its name, or by what the project shows of it."""
     last = callee.rpartition(".")[2]
-    call = next((c for c in m.world.facts(m.ref).calls if c.callee == callee), None)
-    if last in RUNS - {CLEARS} or purpose.may_be_network(callee):
+    if last in RUNS or purpose.may_be_network(callee):
         return True
-    if call is None:
-        return False
-    callees = m.world.project.callees(m.ref.path, m.ref.qualname, callee, *call.keywords)
-    return callees.certain and bool(callees.refs) and m.world.memoize(may_run_model, (m.ref, callee))
+    return any(m.world.memoize(runs_model, ref) for ref in m.world.memoize(followed, (m.ref, callee)))
+
+
+def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Machine, state: State) -> Recovery | None:
+    """What a call is that does in another way what was tried: of a function of the project, which calculates what takes the place of
+    the failed result, or runs a network on all that another was to run on for its effect; or of a function that is not visible,
+    which is given all that the failed call was given and whose result goes to the very same place. None for any other."""
+    place = places.get(call.node)
+    if place is None:
+        return None
+    refs = m.world.memoize(followed, (m.ref, name))
+    code = {n for n in names_inside([call.args, *(r.args for r in place.rivals)]) if is_code(n, m, state)}
+    given = names_inside(call.args) - code
+    given_all = is_given_all_of(call, place.rivals, code)
+    if not refs:
+        unseen = given and given_all and not place.is_statement and may_calculate(call.func, m, state)
+        return Recovery.UNSEEN_FALLBACK if unseen else None
+    if not (given and given_all if place.is_statement else given or given_all):
+        return None
+    if not any(m.world.memoize(runs_model if place.is_statement else calculates, ref) for ref in refs):
+        return None
+    return Recovery.HOST_RETRY if all(m.world.memoize(works_on_the_host, ref) for ref in refs) else Recovery.FALLBACK
 
 
 def moves_to_host(args: object) -> bool:
@@ -379,17 +406,6 @@ def moves_to_host(args: object) -> bool:
         if isinstance(node, (ir.Const, ir.Call)) and text_of(node) in TO_HOST:
             return True
     return False
-
-
-def does_the_same(m: Machine, callee: str, attempted: set[str]) -> bool:
-    """Whether a method of this class runs a network of the object (``self.net``) that was tried: on smaller pieces, mostly."""
-    networks = {name for name in attempted if name.startswith("self.") and purpose.may_be_network(name)}
-    if not networks or not callee.startswith("self."):
-        return False
-    callees = m.world.project.callees(m.ref.path, m.ref.qualname, callee)
-    return callees.certain and any(
-        call.callee in networks for ref in callees.refs if ref.path == m.ref.path for call in m.world.facts(ref).calls
-    )
 
 
 TO_HOST = {repr(HOST), *(f"{maker}({HOST!r})" for maker in TORCH.words["makes-devices"])}
@@ -475,30 +491,19 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
     return True
 
 
-def may_run_model(world: World, call_in: tuple[FunctionRef, str]) -> bool:
-    """Whether a call in a function, by its text, may run a model, as far as the project shows: bookkeeping that the ``try`` block does as well
-    (``halve(batch_size)``) is no retry. What is not visible may."""
-    project = world.project
-    todo, seen = [(*call_in, 0)], set()
-    while todo:
-        ref, text, depth = todo.pop()
-        call = next((c for c in world.facts(ref).calls if c.callee == text), None)
-        callees = project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
-        if callees is None or not callees.certain or not callees.refs:
-            if depth == 0:
-                return True
-            continue
-        for inner in callees.refs:
-            if inner in seen:
-                continue
-            seen.add(inner)
-            facts = world.facts(inner)
-            texts = {c.callee for c in facts.calls}
-            if facts.names & RUNS or any(map(purpose.may_be_network, texts)):
-                return True
-            if depth < 2:
-                todo += [(inner, t, depth + 1) for t in sorted(texts)]
-    return False
+def followed(world: World, call_in: tuple[FunctionRef, str]) -> tuple[FunctionRef, ...]:
+    """The functions of the project that a call in a function, by its text, surely reaches; none where that is not visible."""
+    ref, text = call_in
+    call = next((c for c in world.facts(ref).calls if c.callee == text), None)
+    callees = world.project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
+    return callees.refs if callees is not None and callees.certain else ()
+
+
+def may_calculate_there(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+    """Whether a call in a function, by its text, may run a model or make tensors, as far as the project shows: bookkeeping that the
+    ``try`` block does as well (``halve(batch_size)``) is no retry. What is not visible may."""
+    refs = followed(world, call_in)
+    return not refs or any(world.memoize(calculates, ref) for ref in refs)
 
 
 def keeping(body: list[ir.Stmt], name: str | None) -> int:
@@ -542,8 +547,3 @@ def always_raises(body: list[ir.Stmt]) -> bool:
         and isinstance(last.value, ir.Call)
         and dotted(last.value.func) in TORCH.words["ends-process"]
     )
-
-
-STATEMENTS = (
-    ir.ExprStmt, ir.Assign, ir.AugAssign, ir.Declare, ir.If, ir.For, ir.While, ir.Try, ir.With, ir.Return, ir.Raise, ir.Delete,
-)  # fmt: skip

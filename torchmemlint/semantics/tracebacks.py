@@ -26,6 +26,7 @@ def leaves_nothing(tried: list[ir.Stmt], body: list[ir.Stmt], m: Machine, state:
     """Whether all that is tried is torch's own operations in this very function, and the handler drops each name that it binds: these
     have no frames of Python, and what else they had made is gone when they raise."""
     bound: set[str] = set()
+    last = final_of(tried)
     for node in nodes_of(tried):
         if isinstance(node, ir.AugAssign | ir.For | ir.Walrus | ir.FunctionDef):
             return False
@@ -34,11 +35,21 @@ def leaves_nothing(tried: list[ir.Stmt], body: list[ir.Stmt], m: Machine, state:
         if isinstance(node, ir.Assign):
             if not all(isinstance(target, ir.Name) for target in node.targets):
                 return False
-            bound |= {dotted(target) for target in node.targets}
+            if node is not last:
+                bound |= {dotted(target) for target in node.targets}
     calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call) and not only_guards(n)]
     if bound:  # what was moved is one of the names
         calls = [n for n in calls if not (isinstance(n.func, ir.Attr) and n.func.name in MOVES)]
-    return bound <= dropped_names(body) and bool(calls) and all(is_torchs_own(call.func, m, state) for call in calls)
+    works = bool(calls) or any(isinstance(n, ir.Binary) for n in nodes_of(tried))
+    return bound <= dropped_names(body) and works and all(is_torchs_own(call.func, m, state) for call in calls)
+
+
+def final_of(tried: list[ir.Stmt]) -> ir.Stmt:
+    """The statement at the end of a block, also inside ``with``: if it fails, its names are not bound yet."""
+    last = tried[-1]
+    while isinstance(last, ir.With):
+        last = last.body[-1]
+    return last
 
 
 def only_guards(expr: ir.Expr) -> bool:

@@ -433,8 +433,8 @@ class _Body(ast.NodeTransformer):
         assert self.site is not None
         calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
         call = _WrapCall(self.site.place, calls).call or next((item for item in calls if _last(item.func) == "load"), None)
-        if call is None:
-            return
+        if call is None or _last(call.func) != "load":
+            return  # other loaders call the argument otherwise, and nothing here takes their place
         given = next((item for item in call.keywords if item.arg == "map_location"), None)
         if given is None:
             given = ast.keyword("map_location", call.args.pop(1) if len(call.args) > 1 else ast.Constant(None))

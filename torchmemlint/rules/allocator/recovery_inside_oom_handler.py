@@ -1,14 +1,17 @@
 """Recovery from an out-of-memory error runs inside the handler, while the exception still holds the failed step's tensors.
 
 ## What it does
-Reports recovery from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()` or another
-cleanup. Also reports an exception that is stored beyond its handler. The finding is at the `except`, and names each such
-statement:
+Reports recovery from an out-of-memory error inside the `except` block: a retry, a fallback, `empty_cache()`, `gc.collect()` or
+another cleanup. Also reports an exception that is stored beyond its handler. The finding is at the `except`, and names each such
+statement; where a fallback is all there is, it is at its call:
 
-- an error for a retry or a stored exception;
+- an error for a retry, a fallback or a stored exception;
 - a warning for a retry if only a move to the device failed (`model.to(device)`), whose frames hold little;
 - a note for a cleanup without a retry, and for a retry on the host only: nothing asks for device memory before the handler
   ends, which frees what the failed step holds.
+
+A fallback is a call of another function on the same values: it calculates with tensors or runs a network, and its result takes the
+place of the failed one (`out = tiled(x)` after `out = whole(x)`), or it is run for its effect.
 
 A handler is recognized by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), a test of the message, a
 helper (`is_oom_error(e)`), or because it empties the cache.
@@ -19,8 +22,9 @@ It does not report:
 - a cleanup that is repeated after the handler: at the start of the next attempt, directly after the `try` statement, or in
   its `finally`;
 - a cleanup without a retry, if only a move to the device failed;
+- fallbacks that only give a default or a message;
 - handlers of code that only calls torch's own operations, which have no frames, if the handler first drops the names that the
-  code binds: nothing stays alive.
+  code has bound: nothing stays alive.
 
 ## What it costs
 While the exception is alive, its traceback keeps every frame of the failed step with its tensors: the unfinished graph, the
@@ -73,6 +77,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Same
+from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.events import OomHandler
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.state import Mode
@@ -94,8 +99,11 @@ RULE = Rule(
 EVENT = OomHandler
 
 WORDS = {
+    "caught": "caught here, and alive to the end of this block",
     "keep": "kept here",
     "retry": "the retry runs inside the handler",
+    "fallback": "the fallback runs inside the handler",
+    "unseen-fallback": "the fallback runs inside the handler",
     "host-retry": "the retry on the host runs inside the handler",
     "empty_cache": "the cache is emptied inside the handler",
     "gc.collect": "garbage is collected inside the handler",
@@ -104,6 +112,12 @@ WORDS = {
     "cleanup": "memory is cleaned up inside the handler",
     "move": "tensors are moved inside the handler",
 }
+UNSEEN = Fact(
+    "callee-not-visible", unless="what the handler calls instead needs no memory of the device", known_by=Known.ASSUMED
+)
+ASKS = ("retry", "fallback", "unseen-fallback")
+"""What asks the device for memory inside the handler."""
+AGAIN = (*ASKS, "host-retry")
 
 
 def check(event: OomHandler, flow: Flow) -> Iterator[Draft]:
@@ -120,17 +134,19 @@ def check(event: OomHandler, flow: Flow) -> Iterator[Draft]:
         )
         return
     recovery = [(n, w) for n, w in event.recovery]
-    if event.reraises or not any(w in ("retry", "host-retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
+    if event.reraises or not any(w in (*AGAIN, "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
         return
-    if event.moves and not any(w in ("retry", "host-retry") for _, w in recovery):
+    if event.moves and not any(w in AGAIN for _, w in recovery):
         return  # the frames of a move hold what is moved, which its owner holds anyway
+    alone = all(w.endswith("fallback") for _, w in recovery)
     yield draft(
         event,
         flow,
-        event.site.node,
-        WORDS["retry" if any(w == "retry" for _, w in recovery) else recovery[0][1]],
+        recovery[0][0] if alone else event.site.node,
+        WORDS[next((again for again in ASKS if any(w == again for _, w in recovery)), recovery[0][1])],
         "the failed step's tensors stay alive to the end of this handler",
-        recovery,
+        [(event.site.node, "caught")] if alone else recovery,
+        [UNSEEN] if alone and any(w == "unseen-fallback" for _, w in recovery) else [],
     )
 
 
@@ -145,24 +161,33 @@ def cost(flow: Flow, keeps: bool) -> str:
     return f"the exception keeps every frame's tensors: {held} stay{'' if built else 's'} allocated {until}"
 
 
-def severity(event: OomHandler, words: set[str]) -> Severity:
-    if words.isdisjoint({"retry", "keep"}):
+def severity(event: OomHandler) -> Severity:
+    if event.keeps < 0 and not any(word in ASKS for _, word in event.recovery):
         return Severity.NOTE  # nothing asks the device for memory before the handler ends, which frees all of it
     return Severity.WARNING if event.moves else Severity.ERROR
 
 
-def draft(event: OomHandler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:
+def draft(
+    event: OomHandler,
+    flow: Flow,
+    node: int,
+    what: str,
+    label: str,
+    steps: Sequence[tuple[int, str]],
+    doubts: Sequence[Fact] = (),
+) -> Draft:
     return Draft(
         flow.at(
             RULE,
             event.site,
             f"{what}, while the exception's traceback keeps every tensor of the failed step alive",
             node=node,
-            severity=severity(event, {word for _, word in recovery}),
+            severity=severity(event),
+            doubts=doubts,
             label=label,
             cost=cost(flow, event.keeps >= 0),
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is freed",
-            flow=[flow.step(event.site._replace(node=n), WORDS[w]) for n, w in recovery[:3]],
+            flow=[flow.step(event.site._replace(node=n), WORDS[w]) for n, w in steps[:3]],
         ),
         handler=event.site.node,
     )

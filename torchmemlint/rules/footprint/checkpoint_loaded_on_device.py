@@ -9,6 +9,8 @@ Reports, in a project that uses CUDA:
 - `torch.load` without `map_location` in a program with several processes: all of them load the file onto the GPU that it was
   saved from (warning). The file of the call runs several, or, if more than weights is loaded, a function that leads to the call
   joins several;
+- a checkpoint that several processes load onto the same GPU (warning): by its number (`map_location="cuda:0"`), or by `"cuda"` for
+  safetensors' `load_file`, to which that is the first GPU;
 - other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be loaded on a machine without that GPU. In a program that moves nothing to a device, every
   call without `map_location` is a note;
@@ -17,7 +19,8 @@ Reports, in a project that uses CUDA:
 
 It does not report:
 
-- calls with a `map_location`, unless the checkpoint stays referenced;
+- calls with another `map_location`, or a `device` for `load_file`, unless the checkpoint stays referenced; `load_file` without a
+  `device` loads onto the host;
 - calls whose `map_location` is a dict that maps devices to the host;
 - files that only `net.cpu()`-style code saves: every visible `torch.save` that may have written the file saves from the host;
 - files with the state of a scheduler or a gradient scaler, which are numbers;
@@ -74,6 +77,8 @@ start, so that case is only a note.
 
 ## References
 - torch.load, "map_location": https://docs.pytorch.org/docs/stable/generated/torch.load.html
+- safetensors' `load_file`: https://huggingface.co/docs/safetensors/api/torch; `"cuda"` is the first GPU there, not the current one:
+  https://github.com/huggingface/lerobot/pull/4042
 - Saving and loading models across devices: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
 - measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
@@ -87,7 +92,7 @@ from dataclasses import dataclass, replace
 from torchmemlint.findings import Fix, FlowStep, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, with_reason
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, with_reason
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
@@ -102,7 +107,7 @@ from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.values import Func, Obj, Value, only_const
+from torchmemlint.semantics.values import Const, Func, Obj, Value, only_const
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -123,16 +128,22 @@ RULE = Rule(
 EVENT = CallEffect
 
 LOADERS = TORCH.words["loads-tensors"]
+LOADER_WORDS = frozenset(name.rpartition(".")[2] for name in LOADERS)
+ONTO_HOST = TORCH.words["loads-onto-the-host"]
+"""Loaders that leave tensors on the host where they are given no device; "cuda" is the first GPU to them."""
+PLACES = TORCH.words["loads-onto"] | {"1"}
+"""How loaders call the argument that says where the tensors go, and its position."""
 ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
-JOINS = TORCH.names["joins-processes"]
+JOINS = TORCH.words["joins-processes"]
 RANK = TORCH.names["asks-for-rank"]
 ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
+NUMBERED = re.compile(r"(cuda:)?\d+")
 ALONE = re.compile(r"not [\w.]*(distributed|world_size)", re.IGNORECASE)
 """Tests that hold where there is one process alone."""
 BY_DEVICE = Fact("saved-from-the-host", unless="the file was saved from the CPU", known_by=Known.ASSUMED)
@@ -143,6 +154,7 @@ UNTIL_BOUND = "on the device until line {row} rebinds `{name}`"
 UNTIL_DELETED = "on the device until line {row} deletes `{name}`"
 WEIGHTS = "a second copy of the model's weights"
 FOR_EACH = "all processes load {copied} onto the GPU that it was saved from: one copy each"
+ON_ONE = "one copy for each process of the machine, all on one GPU"
 ONCE = "{copied} on the device, until the dict is dropped"
 TAKEN = "no second copy if the optimizer uses the loaded tensors; the file cannot be loaded without that GPU"
 STRAY = "the tensors of the file are on the GPU that they were saved from; the model stays on the host"
@@ -153,7 +165,7 @@ STATE = "its tensors become the optimizer's state here"
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     """A function that loads something, and returns something and is called: its callers may hold what it loaded; or one in a project
     that saves checkpoints, of which it may read a part."""
-    if "load" not in facts.names or facts.qualname == MODULE:
+    if facts.qualname == MODULE or not LOADER_WORDS & facts.names:
         return False
     project = runs.world.project
     if not any(project.resolve(ref.path, call.callee, facts.qualname) in LOADERS for call in facts.calls):
@@ -189,7 +201,7 @@ def read_in_part(event: CallEffect, flow: Flow) -> Draft | Fact:
     """The finding for a checkpoint of which no state is restored: only other parts of it are read."""
     world, ref, node = flow.runs.world, flow.frame(event.site).ref, event.site.node
     read, unread = left_unread(world, ref, node)
-    if not unread or argument(event, 1, "map_location") is not None:
+    if not unread or place_of(event) is not None:
         return Fact("load-not-copied", "no visible `load_state_dict()` uses the loaded values")
     if is_without_gpu(event.site) or runs_on_host(flow):
         return Fact("load-no-device", "the program moves nothing to a device")
@@ -212,7 +224,7 @@ def read_in_part(event: CallEffect, flow: Flow) -> Draft | Fact:
 
 def is_harmless(event: CallEffect, flow: Flow) -> Fact | None:
     """Why a load costs nothing whatever becomes of it: this is asked before callers are run."""
-    if is_function(argument(event, 1, "map_location")):
+    if is_function(place_of(event)):
         return Fact("load-by-a-function", "a function chooses the device of each tensor")
     if is_loaded_on_host(event):
         return Fact("load-onto-host", "it is loaded onto the host")
@@ -316,9 +328,16 @@ def look_at_caller(
 
 def is_loaded_on_host(event: CallEffect) -> bool:
     """Whether ``map_location`` says that the tensors stay on the host, by its name or by a function."""
-    place = argument(event, 1, "map_location")
+    place = place_of(event)
     single = only_const(place) if place is not None else None
+    if place is None and event.name in ONTO_HOST:
+        return True
     return is_function(place) or (single is not None and str(single.value).startswith((TORCH.names["host"], "meta")))
+
+
+def place_of(event: CallEffect) -> Value | None:
+    """The value of the argument that says where the tensors go, None where it is not given."""
+    return next((value for name, value in event.args if name in PLACES), None)
 
 
 def is_of_numbers(use: CallEffect, flow: Flow) -> bool:
@@ -344,13 +363,13 @@ def is_function(place: Value | None) -> bool:
 
 def is_mapped_to_host(event: CallEffect, flow: Flow) -> bool:
     """Whether ``map_location`` is a dict that leads to the host alone (``{"cuda:0": "cpu"}``)."""
-    node = next((node for name, node in event.nodes if name in ("1", "map_location")), -1)
+    node = next((node for name, node in event.nodes if name in PLACES), -1)
     place = flow.literal(event.site, node) if node >= 0 else None
     return isinstance(place, dict) and bool(place) and all(value == TORCH.names["host"] for value in place.values())
 
 
 def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Fact]:
-    place = argument(restored.event, 1, "map_location")
+    place = place_of(restored.event)
     single = only_const(place) if place is not None else None
     holding = restored.holding
     by_default = place is None or (single is not None and single.value is None)
@@ -358,6 +377,8 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
         yield Fact("load-by-a-function", "a function chooses the device of each tensor")
     elif restored.mapped:
         yield Fact("load-mapped-to-host", "a dict maps the device to the host")
+    elif goes_to_one_gpu(event, flow) and not restored.numbers and is_in_each_process(event, restored, flow):
+        yield onto_one_gpu(event, restored, flow)
     elif not by_default and holding is None:
         yield Fact("load-dropped", "`map_location` is given, and the dict is not referenced while steps run")
     elif by_default:
@@ -411,7 +432,35 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
             help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
             + ("" if costly else ", and the file can be read without that GPU"),
             flow=restored.steps,
-            fix=on_host(event, restored, flow) if argument(event, 1, "map_location") is None else None,
+            fix=on_host(event, restored, flow) if place_of(event) is None else None,
+        ),
+        handler=event.site.handler,
+        cause=restored_by(restored),
+    )
+
+
+def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:
+    """Whether the place that is given is one GPU, the same in each process: its number, or "cuda" where that is the first one."""
+    place = place_of(event) or frozenset()
+    given = {str(atom.value) for atom in place if type(atom) is Const and not isinstance(atom.value, bool)}
+    gpus = {name for name in given if not name.startswith(TORCH.names["host"])}
+    first = event.name in ONTO_HOST and gpus == {TORCH.names["to-cuda"]}
+    return len(given) == len(place) and (first or (len(gpus) == 1 and all(map(NUMBERED.fullmatch, gpus))))
+
+
+def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
+    """A load in several processes onto the same GPU, whichever is each process's own."""
+    left_over = is_left_over(flow.record.root, flow)
+    return Draft(
+        flow.at(
+            RULE,
+            event.site,
+            "every process loads the checkpoint onto the same GPU",
+            severity=Severity.NOTE if left_over else Severity.WARNING,
+            label="one GPU for all processes",
+            cost=left_over_cost(ON_ONE, flow.record.root) if left_over else ON_ONE,
+            help="load on the host: `load_state_dict` copies each tensor to its parameter; or onto the device of the process",
+            flow=restored.steps,
         ),
         handler=event.site.handler,
         cause=restored_by(restored),
@@ -429,7 +478,7 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
         return False
     if flow.file_says(PROCESSES):
         return True
-    if all(is_whole(use, restored.event) for use in restored.uses):
+    if place_of(event) is None and all(is_whole(use, restored.event) for use in restored.uses):
         return False
     seen: set[FunctionRef] = set()
     todo = [flow.frame(event.site).ref]
@@ -445,7 +494,7 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
 
 def joins_processes(facts: FunctionFacts) -> bool:
     """Whether a function makes its process one of several, and asks for no rank, by which one of them may go on alone."""
-    return JOINS in facts.names and RANK not in facts.names
+    return bool(JOINS & facts.names) and RANK not in facts.names
 
 
 def has_place_on_other_branch(event: CallEffect, flow: Flow) -> bool:
