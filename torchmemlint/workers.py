@@ -67,14 +67,12 @@ class Watch(Protocol):
 @dataclass(frozen=True, slots=True)
 class ScanAll:
     """How files are scanned: ``texts`` stand in for files that are not (or no longer) as on disk; ``parse_all`` gives facts of
-    files that the screen would stop; ``alone``: what imports nothing is a piece of something larger, and torch is assumed;
-    ``cache`` has facts of known contents."""
+    files that the screen would stop; ``cache`` has facts of known contents."""
 
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     parse_all: bool = False
     cache: FactsStore | None = None
-    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         if known is not None and not known[0].recovered:  # then what could not be read is reported again
             facts, shape, sources = known
             names = imported_names(data)
-            fires = may_fire(data, settings.codes, shared.alone and not facts.imports)
+            fires = may_fire(data, settings.codes, settings.alone and not facts.imports)
             return Scanned(path, facts, fires, names, None, "", content, shape, sources)
         from torchmemlint.index.module_facts import module_facts
         from torchmemlint.index.parse import is_dense, most_tokens
@@ -167,7 +165,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
             shape = shared.cache.store_facts(content, facts, sources)
         broken = _broken(path, source, reading, settings)
         names = imported_names(source.code)
-        fires = may_fire(source.code, settings.codes, shared.alone and not facts.imports)
+        fires = may_fire(source.code, settings.codes, settings.alone and not facts.imports)
         return Scanned(path, facts, fires, names, broken, "", content, shape, sources)
     except SourceError as error:
         failed = cannot_parse(path, error, shared.settings[path], source.text if source else "")

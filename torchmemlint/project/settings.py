@@ -63,6 +63,7 @@ class Settings:
     baseline            absolute path of the file of findings that are not reported, "" for none
     root                absolute folder that globs are relative to: the configuration file's, or the current one
     source              the configuration file, "" when there is none
+    alone               set by a run: the only file that was given, of no project, which may be a piece of something larger
     """
 
     codes: tuple[str, ...] = ()
@@ -86,6 +87,7 @@ class Settings:
     baseline: str = ""
     root: str = ""
     source: str = ""
+    alone: bool = False
 
     def of_analysis(self) -> Settings:
         """The settings that decide which findings there are, printed or not: cached results depend on these."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from torchmemlint.processes.pool import run_all, size_of, usable_cpus
-from torchmemlint.project.neighbours import is_of_no_project
 from torchmemlint.project.results import Scanned
 from torchmemlint.workers import ScanAll, lost_scan, scan
 
@@ -21,8 +20,7 @@ work. Each process takes some 0.1 s to start, and 0.1 s more to import the engin
 
 def scan_files(run: Run, paths: Sequence[str]) -> None:
     """Brings ``scanned`` up to date for some of the files."""
-    alone = run.by_hand and len(run.settings) == 1 and all(map(is_of_no_project, run.settings))
-    shared = ScanAll(run.settings, run.texts, run.by_hand, run.means.cache, alone)
+    shared = ScanAll(run.settings, run.texts, run.by_hand, run.means.cache)
     run.scanned |= zip(paths, scan_all(run, shared, paths), strict=True)
 
 

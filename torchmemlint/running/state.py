@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from torchmemlint.project.neighbours import is_of_no_project
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -86,6 +88,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.settings = {file.path: file.settings for file in self.files}
+        if self.by_hand and len(self.files) == 1 and is_of_no_project(self.files[0].path):
+            self.settings = {path: replace(settings, alone=True) for path, settings in self.settings.items()}
 
     @property
     def named(self) -> frozenset[str] | None:

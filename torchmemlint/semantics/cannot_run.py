@@ -126,7 +126,8 @@ def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: obj
     project, (path, qualname, _) = world.project, ref
     match part:
         case ir.Name(id=name) if name not in function.locals and project.is_unbound(path, name):
-            return _reason(_old(name) or "unbound-name", name)
+            # What a file lacks that was given alone may be in what it is a piece of.
+            return _reason(_old(name) or "unbound-name", name) if _old(name) or not world.settings.alone else None
         case ir.Attr() if (text := dotted(part)).count(".") == 1 and "(" not in text:
             absolute, module = f"{project.resolve(path, text, qualname)}", text.partition(".")[0]
             if absolute in OLD_PYTHON and project.imported(path, module) == absolute.partition(".")[0]:

@@ -450,7 +450,7 @@ def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:
 
 def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
     """A load in several processes onto the same GPU, whichever is each process's own."""
-    left_over = is_left_over(flow.record.root, flow)
+    left_over = why_left(flow.runs.world, flow.record.root, LEFT_OVER)
     return Draft(
         flow.at(
             RULE,
@@ -458,7 +458,7 @@ def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
             "every process loads the checkpoint onto the same GPU",
             severity=Severity.NOTE if left_over else Severity.WARNING,
             label="one GPU for all processes",
-            cost=left_over_cost(ON_ONE, flow.record.root) if left_over else ON_ONE,
+            cost=with_reason(ON_ONE, left_over) if left_over else ON_ONE,
             help="load on the host: `load_state_dict` copies each tensor to its parameter; or onto the device of the process",
             flow=restored.steps,
         ),

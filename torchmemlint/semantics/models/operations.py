@@ -227,6 +227,7 @@ def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
         result = keep(m, op, call, state)
         return with_flags(result, VIEW) if op.name in SMALL_VIEWS else result
     made = in_role(m, op.name, made_in_mode(m, op.me, call.node, state), [op.me], call.node, state)
+    made = with_flags(made, COMPUTED) if op.sure else made
     if is_column(op.name, call.all()):
         made = with_flags(made, COLUMN)
     return with_flags(made, VIEW) if op.name in SMALL_VIEWS and op.receiver.outputs else made
