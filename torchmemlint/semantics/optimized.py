@@ -90,7 +90,9 @@ def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
             return True
     asked = [(*_where(world, where, name), name) for where, name in places]
     return bool(places) and all(
-        world.memoize(_is_left_out_within, each) or world.memoize(_is_left_out_with_its_object, each) for each in asked
+        world.memoize(_is_left_out_within, each)
+        or (not world.is_finding(_is_left_out_with_its_object, each) and world.memoize(_is_left_out_with_its_object, each))
+        for each in asked
     )
 
 

@@ -58,11 +58,13 @@ def name_in_root(event: Graph, flow: Flow) -> str:
     world, record = flow.runs.world, flow.record
     frame, text = flow.frame(event.site), event.what
     while text and not flow.own(Site(frame.number, -1)) and frame.parent >= 0:
-        caller = record.frames[frame.parent]
-        call = world.facts(caller.ref).call_ending(flow.span(Site(caller.number, frame.call)).end)
-        header = world.header(frame.ref)
+        caller, header = record.frames[frame.parent], world.header(frame.ref)
         head, dot, rest = text.partition(".")
-        arg = argument_for(header.params[bool(header.owner) :], head, call.args) if call is not None else None
+        params = header.params[bool(header.owner) :]
+        if not any(param.name == head for param in params):
+            return ""
+        call = world.facts(caller.ref).call_ending(flow.span(Site(caller.number, frame.call)).end)
+        arg = argument_for(params, head, call.args) if call is not None else None
         text = f"{arg.name}{dot}{rest}" if arg is not None and arg.name else ""
         frame = caller
     return text

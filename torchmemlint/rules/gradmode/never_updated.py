@@ -26,13 +26,6 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     record, world = flow.record, flow.runs.world
     if event.kind not in CALLED_KINDS or event.frozen or event.frozen_when_run or event.mode is Mode.OFF:
         return False
-    if not flow.own(event.site):
-        callee = flow.frame(event.site).ref
-        if is_copy(world, callee, event.what) or is_left_out(world, callee, event.what):
-            return False  # it is reported there
-        event = replace(event, what=name_in_root(event, flow))
-        if not event.what:
-            return False
     if record.flags & {RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return False
     trained = event.gid in record.backwarded
@@ -41,6 +34,11 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     here = flow.runs.fate_here(record, event.gid)
     if not (trained or here.trains or here.escapes or here.kept):
         return False  # no backward can reach it, here or in a caller
+    if not flow.own(event.site):
+        callee, name = flow.frame(event.site).ref, name_in_root(event, flow)
+        if not name or is_copy(world, callee, event.what) or is_left_out(world, callee, event.what):
+            return False  # it is reported there
+        event = replace(event, what=name)
     unsure = RecordFlag.INPUT_GRAD not in record.flags or RecordFlag.LEARNED_NUMBER in record.flags
     if unsure and holds_tensors(world, record.root) and not is_copy(world, record.root, event.what):
         return False  # which tensor it is that the optimizer holds, is not followed
