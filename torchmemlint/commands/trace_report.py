@@ -33,6 +33,7 @@ from torchmemlint.semantics.events import (
     LastLogits,
     OomHandler,
     Store,
+    TrainerMade,
 )
 from torchmemlint.semantics.graphs import GRAPH_KINDS, Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.machine import CONTAINERS, Machine
@@ -380,6 +381,8 @@ class Words:
                 return "values are combined with attention weights that are kept in memory"
             case LastLogits():
                 return "uses only the last position of all logits"
+            case TrainerMade():
+                return "makes a trainer of transformers"
             case DeprecatedImport():
                 return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():

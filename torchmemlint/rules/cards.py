@@ -323,6 +323,14 @@ CARDS = {
         correction=Correction.ROOM,
         advice=frozenset({Advice.STEADY_SHAPES}),
     ),
+    "device.evaluation_logits_kept": Rule(
+        code="TML404",
+        name="evaluation-logits-kept",
+        summary="A `Trainer` keeps the logits of a whole evaluation, because only `compute_metrics` reduces them",
+        severity=Severity.WARNING,
+        about=About.RESULTS_KEPT,
+        triggers=frozenset({"compute_metrics"}),
+    ),
     "footprint.deprecated_cuda_amp": Rule(
         code="TML501",
         name="deprecated-cuda-amp",

@@ -261,6 +261,23 @@ class LastLogits:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainerMade:
+    """A trainer of transformers, or of a class of the project below one, is made.
+
+    made    its class
+    given   the names of the arguments that are given, and are neither None nor False
+    models  absolute names of the classes of its model, and of what makes it; none where that is not known
+    more    whether arguments came in that are not known one by one
+    """
+
+    site: Site
+    made: ClassRef | str
+    given: frozenset[str]
+    models: frozenset[str]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Attention:
     """Values are mixed by attention weights that lie in memory: ``softmax(q @ k.T) @ v``. ``mode`` is the grad mode there."""
 
@@ -292,4 +309,5 @@ Event = (
     | DeprecatedImport
     | Attention
     | LastLogits
+    | TrainerMade
 )

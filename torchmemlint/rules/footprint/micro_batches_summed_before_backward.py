@@ -26,7 +26,7 @@ encoder, 256 for a convnet), peak in MB:
 | 16 | 49 | 752 | 46 | 486 |
 
 It is a note where the program runs on the host, and where the loop goes over something of which the code does not show that it has
-more than two items: a plain list may have one.
+more than two items: a plain list may have one. A slice that moves over a list (`data[start : start + size]`) is a batch.
 
 With one backward per part, memory depends on the size of a part. With a sum, it is nearly that of the whole batch, so the
 parts save almost nothing.
@@ -82,6 +82,7 @@ from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.size import ON_HOST, are_on_host
 from torchmemlint.semantics.events import Accumulate, Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
+from torchmemlint.semantics.pieces import ANY_WIDTH, width_of_loop
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
@@ -162,6 +163,9 @@ def few_turns(info: LoopInfo, loop: tuple[int, int], network: Graph, flow: Flow)
         return f"little here: the loop has at most {info.turns} iterations"
     text = info.text.removeprefix("enumerate(").removesuffix(")")
     many = info.kind is Kind.LOADER or loop in flow.record.drawing or "(" in text
+    if not many:
+        width = width_of_loop(flow.runs.world, flow.record.frames[loop[0]].ref, loop[1])
+        many = width == ANY_WIDTH or width > FEW
     return "" if many else f"the code does not show that `{short(text)}` has many items"
 
 

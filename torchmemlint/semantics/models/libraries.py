@@ -22,6 +22,7 @@ from torchmemlint.semantics.parts import leaf_tensor
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, Kind, Mode, State
 from torchmemlint.semantics.stores import makes_recorder, record
 from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.trainers import record_trainer
 from torchmemlint.semantics.values import (
     EMPTY,
     FREE_TENSOR,
@@ -136,6 +137,8 @@ def construct_external(m: Machine, name: str, kind: Kind, call: Call, state: Sta
         if wrapped and name.rpartition(".")[2] in PARALLEL:
             return frozenset(wrapped)
     oid = m.allocate(kind, call.node, text_of(call.func), name)
+    if kind is Kind.HF_TRAINER:
+        record_trainer(m, name, call)
     if name in HOLDERS:
         held = [a for v in call.all() for a in parts_of(m, v, state)]
         m.bare -= {oid}

@@ -14,6 +14,7 @@ from torchmemlint.semantics.machine import EVERYTHING, Machine
 from torchmemlint.semantics.parameters import is_torch_function, parametric
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.trainers import record_trainer
 from torchmemlint.semantics.values import (
     EMPTY,
     NOTHING,
@@ -63,6 +64,8 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         return frozenset((Obj(m.allocate(Kind.LOADER, call.node, text, cls)),))
     kind = Kind.MODULE if module else Kind.INSTANCE
     oid = m.allocate(kind, call.node, text, cls)
+    if any(isinstance(b, str) and class_kind(b) is Kind.HF_TRAINER for b in mro):
+        record_trainer(m, cls, call)
     if module and (built_frozen(m, cls, call) or EVERYTHING in m.frozen_in(cls)):
         state.vars[oid, FROZEN] = const(True)
     if module and built_bare(m, cls, call):
