@@ -108,7 +108,6 @@ def distill(student: nn.Module, teacher: nn.Module, loader):
     assert [lost for _, lost in guards_of({"script.py": text}, monkeypatch)] == [[]]
 
 
-@pytest.mark.xfail(strict=True, reason="a known gap")
 def test_the_target_of_a_perceptual_loss_needs_no_graph() -> None:
     """Nothing holds the parameters of the features, and the sharp picture wants no gradient: its forward alone can be guarded."""
     text = TRAINS.format(step="optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()")

@@ -8,7 +8,7 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.root_choice import callees
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import World, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 
 TAKES_OUT = TORCH.words["empties"]
@@ -125,7 +125,7 @@ def is_emptied_each_batch(world: World, attribute: tuple[ClassRef, str]) -> bool
     seen = set(world.memoize(emptied_by, attribute))
     todo = list(seen)
     for _ in range(MAX_UP):
-        if any(world.is_batch_hook(ref) or ref.qualname.rpartition(".")[2] in TORCH.words["forward"] for ref in todo):
+        if any(is_batch_hook(world, ref) or ref.qualname.rpartition(".")[2] in TORCH.words["forward"] for ref in todo):
             return True
         todo = sorted({caller.ref for ref in todo for caller in world.project.callers(ref).calls} - seen)
         seen.update(todo)

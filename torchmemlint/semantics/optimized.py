@@ -4,7 +4,6 @@ learns. Nobody uses their gradients."""
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.fact_words import AttrKind
@@ -12,10 +11,10 @@ from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.kinds import class_kind
+from torchmemlint.semantics.library_networks import is_library_network, is_of_library
 from torchmemlint.semantics.parameters import (
     STORED_FLAGS,
     given_frozen,
-    is_library_network,
     is_torch_function,
     parametric_attributes,
 )
@@ -34,7 +33,6 @@ WRITES = TORCH.words["writes-into-parameters"]
 FREEZING = STORED_FLAGS | {TORCH.names["sets-gradient-flag"]}
 """Words of a function that may freeze a module."""
 DEEP_COPIES = tuple(f"{name}()" for name in sorted(TORCH.words["deep-copies"]))
-BACK_PROPAGATES = TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
 
@@ -85,10 +83,10 @@ def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
     if not text.removeprefix("self.").isidentifier() or text == "self":
         return False
     places = _places(world, ref, text)
-    if world.memoize(_is_set_aside, (*_where(world, ref, text), text)) and not given_frozen(world, ref, text):
+    if world.memoize(_is_set_aside, (*where_known(world, ref, text), text)) and not given_frozen(world, ref, text):
         if not any(is_held(world, where, name) or _is_held_by_giver(world, where, name) for where, name in places):
             return True
-    asked = [(*_where(world, where, name), name) for where, name in places]
+    asked = [(*where_known(world, where, name), name) for where, name in places]
     return bool(places) and all(
         world.memoize(_is_left_out_within, each)
         or (not world.is_finding(_is_left_out_with_its_object, each) and world.memoize(_is_left_out_with_its_object, each))
@@ -100,7 +98,7 @@ def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
     """Whether a module that something gives is only evaluated where optimizers are made of others' parameters, or a framework
     trains another one: a teacher, a reference model."""
     path, inside, text = key
-    places = _scope(world, path, inside, text)
+    places = scope_of(world, path, inside, text)
     of_class = text.startswith("self.")
     if not (of_class and inside) and not any(text in _params(world, each) for each in places):
         return False
@@ -136,7 +134,7 @@ TRAINED = TORCH.names["trained-by-trainer"]
 def _is_left_out_with_its_object(world: World, key: tuple[str, str, str]) -> bool:
     """Whether a module is an attribute of objects that are left out wherever one is made: the network of a criterion."""
     path, inside, text = key
-    places = _scope(world, path, inside, text) if inside and text.startswith("self.") else []
+    places = scope_of(world, path, inside, text) if inside and text.startswith("self.") else []
     init = world.project.method(ClassRef(path, inside), "__init__") if places else None
     if init is None or any(_makes_optimizer(world, each) or _may_hand_on(world, each, text) for each in places):
         return False
@@ -178,82 +176,9 @@ def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef
     return places if places or text in _params(world, ref) else [(ref, text)]
 
 
-def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact) -> bool:
-    """Whether a function throws away the gradients that a backward of its own computes for a network: what it says next of the
-    optimizer that holds its parameters is ``zero_grad()``, and ``step()`` only after that. Where it says nothing of it, whether
-    each method that steps it does. ``text`` names the network, or a method."""
-    for network in (text, text.rpartition(".")[0]):
-        optimizer = optimizer_of(world, ref, network) if network not in ("", "self") else ""
-        if optimizer:
-            zeroed = {f"{optimizer}.zero_grad", f"{network}.zero_grad"}
-            step = f"{optimizer}.step"
-            calls = _calls_of(world, ref, zeroed | {step}, optimizer)
-            if not calls and optimizer.startswith("self."):
-                scope = _scope(world, *_where(world, ref, network), optimizer)
-                others = [_calls_of(world, each, zeroed | {step}, optimizer) for each in scope]
-                stepping = [each for each in others if any(call.callee not in zeroed for call in each)]
-                return bool(stepping) and all(each[0].callee in zeroed for each in stepping)
-            following = [call for call in calls if call.place > backward.place] or calls
-            return bool(following) and following[0].callee in zeroed
-    return False
-
-
-def may_discard(world: World, ref: FunctionRef) -> bool:
-    """Whether a function back-propagates more than once: gradients of one backward can be zeroed before the next is stepped by."""
-    return len([*islice(filter(_back_propagates, world.facts(ref).calls), 2)]) > 1
-
-
-def discards(world: World, ref: FunctionRef, text: str, backward: CallFact) -> bool:
-    """Whether a function zeroes the gradients that a backward of its own computes for a network, before it back-propagates
-    again and steps the network's own optimizer, and reads none of them meanwhile."""
-    optimizer = optimizer_of(world, ref, text)
-    facts = world.facts(ref)
-    if not optimizer or TORCH.names["gradient"] in facts.names:
-        return False
-    if any(_is_given(call, optimizer) for call in facts.calls):
-        return False  # what it is given to may step it
-    zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
-    if not any(call.callee in zeroed | {step} for call in facts.calls):
-        return False  # whoever zeroes them and steps may call this function in between
-    if not _back_propagates(backward):
-        return False
-    following = facts.calls[backward.place + 1 :] + facts.calls[: backward.place]
-    cleared = False
-    for call in following:
-        if call.callee == step:
-            return False
-        if call.callee in zeroed:
-            cleared = cleared or backward.branch[: len(call.branch)] == call.branch
-        elif cleared and _back_propagates(call):
-            return True
-        elif not cleared and not _makes(call) and any(arg.name in (text, f"{text}.parameters()") for arg in call.args):
-            return False
-    return False
-
-
-def _makes(call: CallFact) -> bool:
-    """Whether a call makes an object, by the look of its name: an optimizer, or a scheduler of one."""
-    return call.callee.rpartition(".")[2][:1].isupper()
-
-
-def _back_propagates(call: CallFact) -> bool:
-    return call.callee.rpartition(".")[2] in BACK_PROPAGATES
-
-
-def _calls_of(world: World, ref: FunctionRef, callees: set[str], optimizer: str) -> list[CallFact]:
-    """The calls that a function makes of any of these, and those that it gives the optimizer, which may step it
-    (``scaler.step(optimizer)``), in the order of evaluation."""
-    return [call for call in world.facts(ref).calls if call.callee in callees or _is_given(call, optimizer)]
-
-
-def _is_given(call: CallFact, optimizer: str) -> bool:
-    """Whether a call is given an optimizer, and does not only make something of it (a scheduler)."""
-    return not _makes(call) and any(arg.name == optimizer for arg in call.args)
-
-
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether some optimizer in a network's scope is made with its parameters."""
-    places = _scope(world, *_where(world, ref, text), text)
+    places = scope_of(world, *where_known(world, ref, text), text)
     return any(_is_given_all(world.facts(place), call, text) for place in places for call in _constructors(world, place))
 
 
@@ -272,7 +197,7 @@ def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
 def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
     ref, text = key
     asked, found = 0, []
-    for place in _scope(world, *_where(world, ref, text), text):
+    for place in scope_of(world, *where_known(world, ref, text), text):
         facts = world.facts(place)
         made = _constructors(world, place)
         asked += sum(call.callee in {f"{text}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
@@ -296,7 +221,7 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    return world.memoize(_is_copy_within, (*_where(world, ref, text), text))
+    return world.memoize(_is_copy_within, (*where_known(world, ref, text), text))
 
 
 def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
@@ -306,7 +231,7 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
     saying = [FunctionRef(path, name) for name in world.project.knowing(path, text)] if is_global else None
     if not _is_deep_copy(world, path, inside, text) and not any(
         _copies_into(world.facts(each), text) or _is_given_weights(world, each, text)
-        for each in (_scope(world, path, inside, text) if saying is None else saying)
+        for each in (scope_of(world, path, inside, text) if saying is None else saying)
     ):
         return False
     return bool(_makers_without(world, path, inside, text)) or _is_copied_beside_trained(world, path, inside, text)
@@ -315,7 +240,7 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
 def _is_copied_beside_trained(world: World, path: str, inside: str, text: str) -> bool:
     """Whether a class keeps a deep copy in an attribute, and asks for another attribute's parameters, never for the copy's nor for all:
     its optimizer is made where nobody sees it."""
-    places = _scope(world, path, inside, text)
+    places = scope_of(world, path, inside, text)
     if not _is_deep_copy(world, path, inside, text) or any(_may_hand_on(world, each, text) for each in places):
         return False
     called = [call.callee for each in places for call in world.facts(each).calls]
@@ -329,7 +254,7 @@ def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:
         held = world.project.attr(ClassRef(path, inside), text.removeprefix("self.")) if inside else ()
         if not held or not all(fact.value.endswith("()") for fact, _ in held):
             return False  # it has another name, under which an optimizer may hold it
-    places = _scope(world, path, inside, text)
+    places = scope_of(world, path, inside, text)
     if not text.startswith("self.") and not any(_is_made(world.facts(each), text) for each in places):
         return False  # a function, or what was imported
     if any(_may_hand_on(world, each, text) or _holds_trained(world, each, text) for each in places):
@@ -402,7 +327,7 @@ def _may_have_parts(world: World, ref: FunctionRef, network: str) -> bool:
 
 def _makers_without(world: World, path: str, inside: str, text: str) -> list[FunctionRef]:
     """The functions that make optimizers where a module goes by that name; none where one of them may hold it."""
-    places = _scope(world, path, inside, text)
+    places = scope_of(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return []  # it goes by its own optimizer (``self.critic.optimizer.step()``)
     makers = [each for each in places if world.memoize(_makes_optimizer, each)]
@@ -412,7 +337,7 @@ def _makers_without(world: World, path: str, inside: str, text: str) -> list[Fun
 def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
     """Whether a module surely has parameters that want gradients: its class is one of the project's that has some and never
     mentions freezing, or weights are loaded into it."""
-    places = _scope(world, path, inside, text)
+    places = scope_of(world, path, inside, text)
     classes = {world.project.class_of(each.path, each.qualname, text) for each in places} - {None}
     for cls in classes:
         if isinstance(cls, ClassRef):
@@ -428,15 +353,6 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
     if not known:
         return False
     return all(_only_runs(world, each, text) for each in places)
-
-
-def is_of_library(world: World, ref: FunctionRef, text: str) -> bool:
-    """Whether an attribute holds nothing but a network that a library makes."""
-    owner = world.facts(ref).owner
-    held = world.project.attr(ClassRef(ref.path, owner), text.removeprefix("self.")) if owner else ()
-    return bool(held) and all(
-        fact.method and is_library_network(world, FunctionRef(at.path, fact.method), fact.value) for fact, at in held
-    )
 
 
 def _only_runs(world: World, ref: FunctionRef, text: str) -> bool:
@@ -490,7 +406,7 @@ def _steps(callee: str, text: str) -> bool:
     return callee.startswith(f"{text}.") and callee.rpartition(".")[2] in TORCH.words["optimizer-words"]
 
 
-def _where(world: World, ref: FunctionRef, text: str) -> tuple[str, str]:
+def where_known(world: World, ref: FunctionRef, text: str) -> tuple[str, str]:
     """The file in which a function knows a module by a name, and the class or function that has it as an attribute or local."""
     facts = world.facts(ref)
     if text.startswith("self."):
@@ -498,7 +414,7 @@ def _where(world: World, ref: FunctionRef, text: str) -> tuple[str, str]:
     return ref.path, facts.qualname if text in facts.locals and facts.qualname != MODULE else ""
 
 
-def _scope(world: World, path: str, inside: str, text: str) -> list[FunctionRef]:
+def scope_of(world: World, path: str, inside: str, text: str) -> list[FunctionRef]:
     """The functions in which the module goes by that name: those of the class and its bases for an attribute, else the function
     itself, and the file's own statements for what is no local of it."""
     if text.startswith("self."):

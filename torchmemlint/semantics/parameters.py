@@ -10,6 +10,7 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, FunctionFacts, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
+from torchmemlint.semantics.library_networks import is_library_network
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
@@ -24,8 +25,6 @@ AFFINE = {
 HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 PARAMETERS = TORCH.words["parameter-classes"]
-NUMBER = re.compile(r"(in|out|num)_\w+|\w+_(size|dim|shape)|\w*(cfg|config|info|name)\w*")
-"""Attributes of networks and layers that are sizes or settings (``fc.in_features``)."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""
 PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]
@@ -423,25 +422,6 @@ def _is_part_of_library_network(world: World, cls: ClassRef, attr: AttrFact) -> 
         return False
     ref = FunctionRef(cls.path, attr.method)
     return is_library_network(world, ref, attr.value)
-
-
-def is_library_network(world: World, ref: FunctionRef, text: str) -> bool:
-    """Whether a text of a function is a network that a library makes (``vgg19().cuda()``), or a part of one by its attribute or index
-    (``vgg19().features[]``): it has parameters, which require grad as they are made."""
-    root = re.match(r"\w+", text)
-    if root is not None and "()" not in text:
-        made = dict(world.facts(ref).bound).get(root[0], "")
-        text = made + text[root.end() :]
-    maker, called, rest = text.partition("()")
-    absolute = world.project.resolve(ref.path, maker, ref.qualname) if called else None
-    if absolute is None or TORCH.function_effect(absolute) is not Effect.MODULE:
-        return False
-    if absolute.partition(".")[0] not in TORCH.words["makes-networks"]:
-        return False
-    links = [link.replace("[]", "") for link in rest.split(".")[1:]]
-    return (not links or not NUMBER.fullmatch(links[-1])) and all(
-        link.removesuffix("()") in TORCH.words["gives-itself"] if link.endswith("()") else link.isidentifier() for link in links
-    )
 
 
 def _may_hand_on(world: World, method: FunctionRef) -> bool:

@@ -281,10 +281,6 @@ class World:
         """Whether a framework calls the method by itself (Lightning's ``predict_step``)."""
         return self._hook_effect(ref) is not None
 
-    def is_batch_hook(self, ref: FunctionRef) -> bool:
-        """Whether a framework calls the method by itself, and once for each batch: each call is an iteration of its loop."""
-        return ref.qualname.rpartition(".")[2] in BATCH_HOOKS and self.is_hook(ref)
-
     def _hook_effect(self, ref: FunctionRef) -> HookEffect | None:
         facts = self.facts(ref)
         if ref.qualname == MODULE or not facts.owner:
@@ -373,3 +369,8 @@ class World:
                 if base == UNKNOWN_BASE or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
                     answer = None
         return answer
+
+
+def is_batch_hook(world: World, ref: FunctionRef) -> bool:
+    """Whether a framework calls a method by itself, and once for each batch: each call is an iteration of its loop."""
+    return ref.qualname.rpartition(".")[2] in BATCH_HOOKS and world.is_hook(ref)

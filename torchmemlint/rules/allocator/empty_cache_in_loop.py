@@ -90,7 +90,7 @@ from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import MODULE, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 
@@ -275,7 +275,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | Fact:
     header = flow.runs.world.header(ref)
     if ref.qualname.rpartition(".")[2] == TORCH.names["forward"] and header.owner:
         return in_forward(event, ClassRef(ref.path, header.owner), flow)
-    if flow.runs.world.is_batch_hook(ref) and all(DEVICE.search(test) for test in event.site.guards):
+    if is_batch_hook(flow.runs.world, ref) and all(DEVICE.search(test) for test in event.site.guards):
         return BY_FRAMEWORK
     if event.site.guards:
         return Fact("clean-up-on-condition", "it is not in a loop of this function, and depends on a condition")

@@ -103,7 +103,7 @@ from torchmemlint.semantics.root_choice import OF_EVERYTHING, is_move, may_colle
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.world import MODULE, World, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -154,7 +154,7 @@ def may_find(ref: FunctionRef, runs: Runs) -> bool:
 def collects_each_batch(ref: FunctionRef, runs: Runs) -> bool:
     """Whether a framework calls a method for each batch, which fills a container, or calls what does; or a method puts what it gets of a
     network into an attribute that nothing empties."""
-    if runs.world.is_batch_hook(ref):
+    if is_batch_hook(runs.world, ref):
         return reaches(runs.world, ref, COLLECTS, 1)
     facts = runs.world.facts(ref)
     if not facts.owner or facts.names.isdisjoint(COLLECTS) or not mentions_devices(runs.world, ref):
@@ -179,7 +179,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
     info = record.loops.get(event.loop) if event.loop is not None else None
-    in_hook = flow.runs.world.is_batch_hook(record.root) or (info is None and is_never_emptied(event, flow))
+    in_hook = is_batch_hook(flow.runs.world, record.root) or (info is None and is_never_emptied(event, flow))
     if not forwards or not (in_hook or info is not None):
         return
     if not (flow.own(event.site) or (kept_by_callee_of_hook(event, flow) if in_hook else is_handed_on(event, forwards, flow))):
@@ -299,7 +299,7 @@ def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, fl
     """What is assumed of the loop and of what it runs."""
     if info is not None and info.kind is not Kind.LOADER:
         yield NO_BATCHES
-    elif info is None and not flow.runs.world.is_batch_hook(flow.record.root):
+    elif info is None and not is_batch_hook(flow.runs.world, flow.record.root):
         yield EMPTIED_ELSEWHERE
     if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
         yield not_a_module(short(forwards[0].what), Known.METHOD)
@@ -322,7 +322,7 @@ def is_small(event: Store, flow: Flow) -> Fact | None:
         return Fact("output-device-chosen", "the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Fact("output-of-few-steps", "it stores the output of only a few steps")
-    moved = flow.runs.world.is_batch_hook(flow.record.root) or flow.device_words()
+    moved = is_batch_hook(flow.runs.world, flow.record.root) or flow.device_words()
     if not moved or flow.record.is_let_go(event):
         return Fact("output-without-device", "no device is used here, or the stored values are released")
     return None
@@ -352,7 +352,7 @@ NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 def is_taken_by_numpy(event: Store, flow: Flow) -> Fact | None:
     """Whether numpy, and no function of torch, takes what is collected as it is: of a tensor on a GPU it would raise."""
     world, root = flow.runs.world, flow.record.root
-    functions = world.within(root.path, world.header(root).owner) if world.is_batch_hook(root) else (world.facts(root),)
+    functions = world.within(root.path, world.header(root).owner) if is_batch_hook(world, root) else (world.facts(root),)
     takers = [call.callee for facts in functions for call in facts.calls if any(arg.name == event.place for arg in call.args)]
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
     if NUMPY in packages and "torch" not in packages:

@@ -96,7 +96,8 @@ from torchmemlint.rules.size import ENDS_AT_ONCE, is_cut_at_once, small_cost, wh
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
-from torchmemlint.semantics.optimized import is_left_out, is_of_library
+from torchmemlint.semantics.library_networks import is_of_library
+from torchmemlint.semantics.optimized import is_left_out
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
 

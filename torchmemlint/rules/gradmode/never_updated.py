@@ -13,9 +13,10 @@ from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.optimized import discards, holds_tensors, is_copy, is_held, is_left_out, may_discard, throws_away
+from torchmemlint.semantics.optimized import holds_tensors, is_copy, is_held, is_left_out
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.thrown_away import discards, may_discard, throws_away
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
