@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable
 
 from torchmemlint.index.project import ClassRef
@@ -36,6 +37,7 @@ from torchmemlint.semantics.values import (
     only_const,
     shallow,
 )
+from torchmemlint.semantics.walk import everything
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -75,6 +77,8 @@ def record_accumulation(
         if not any(takes_part(text, branch) for branch in (source.then, source.orelse)):
             return value  # one of several values is chosen
         source = None  # no one term is added
+    if is_scaled(m, text, source, state):
+        return value
     if isinstance(source, ir.BoolOp) or (isinstance(source, ir.Call) and dotted(source.func) in TORCH.words["picks-one"]):
         return value
     rounds = {m.record.graphs[g].site.loops[-1] for g in carried if m.record.graphs[g].site.loops}
@@ -94,6 +98,23 @@ def record_accumulation(
     )  # fmt: skip
     m.sink(fresh - {mark}, SinkKind.STORED, text, node)
     return add_marks(value, frozenset((mark,)))
+
+
+def is_scaled(m: Machine, text: str, source: ir.Expr | None, state: State) -> bool:
+    """Whether nothing is added to a place: ``total = total / steps``."""
+    if (
+        not isinstance(source, ir.Binary)
+        or f"{source.op}=" not in SCALES
+        or text not in map(text_of, (source.left, source.right))
+    ):
+        return False
+    by = source.right if text_of(source.left) == text else source.left
+    called = [dotted(each.func) for each in everything(by) if isinstance(each, ir.Call)]
+    return all(hasattr(builtins, name) for name in called) and not m.deep(evaluate(m, by, state), state)[0]
+
+
+SCALES = ("/=", "*=", "//=", "**=", "%=", "@=", ">>=", "<<=")
+"""Operators that add nothing."""
 
 
 def fresh_graphs(m: Machine, gids: Iterable[int]) -> frozenset[int]:
@@ -144,8 +165,8 @@ def accumulate_into(
     graphs, hints, _, _ = m.deep(added, state)
     things = frozenset(m.thing_graph(a.oid) for a in added if type(a) is Obj and m.heap[a.oid].kind is Kind.THING)
     graphs |= things
-    if how in ("/=", "*=", "//=", "**=", "%=", "@=", ">>=", "<<=") and not graphs:
-        assign(m, target, value, state, node)
+    if how in SCALES and not graphs:
+        assign(m, target, value, state, node, ir.Binary(node, how.removesuffix("="), target, ir.Const(term, 0)))
         return
     if isinstance(target, ir.Name):
         place = place_of(m, target.id)

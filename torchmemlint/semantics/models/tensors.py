@@ -7,12 +7,13 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import record_call
+from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want, want_in_place
 from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
 from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.models.modules import method_guards_itself
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import (
     CLEARS,
@@ -30,6 +31,7 @@ from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
+    FREE_TENSOR,
     HOST,
     INTEGER,
     MOVED,
@@ -94,6 +96,9 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     if not real:
         if name == STEPS and CLEARS in m.evidence.get(receiver_text(call), ()):
             record_call(m, CallByName.POSSIBLE_STEP, text_of(call.func), call)
+        if method_guards_itself(m, name, call):  # of a model that a call which is not visible gave
+            cut_all(m, call, state, "no_grad")
+            return FREE_TENSOR
         return PLAIN if is_method_of_text(m, name, call) else method_of_opaque(m, atom, me, name, call, state)
     return arithmetic(m, [me, *call.all()], call.node, state)
 
