@@ -296,6 +296,21 @@ class Some(@1):
         ("pass", STEP, OOM, EMPTY, "pass"),
     ),
     Promise(
+        "a fallback that only gives a default",
+        "TML303",
+        SILENT,
+        HANDLED.replace("def fits", "def halves(net: Net, x):\n    return @6\n\ndef fits"),
+        ("out = None", "out = net(x.cuda())", OOM, "out = halves(net, x)", "return out", "torch.zeros(len(x))"),
+        (
+            "out = None",
+            "out = net(x.cuda())",
+            OOM,
+            "out = halves(net, x)",
+            "return out",
+            "torch.cat([net(half.cuda()) for half in x.chunk(2)])",
+        ),
+    ),
+    Promise(
         "a stored exception",
         "TML303",
         ERROR,

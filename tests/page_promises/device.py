@@ -1,4 +1,4 @@
-"""TML401 to TML403."""
+"""TML401 to TML404."""
 
 from page_promises import NET, NOTE, SILENT, Promise
 
@@ -49,6 +49,30 @@ def grow(net: Net, items, mapping):
 CAT = "out = torch.cat([out, net(item)])"
 PLAIN = ("pass", "items", CAT, "pass")
 
+EVALUATES = """
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+class Own(Trainer):
+    def @1(self, *given):
+        return None
+
+def accuracy(prediction):
+    return {"accuracy": (prediction.predictions.argmax(-1) == prediction.label_ids).mean()}
+
+def build(train, valid, options):
+    model = @2.from_pretrained("roberta-base")
+    args = @3
+    return Own(
+        model=model,
+        args=args,
+        train_dataset=train,
+        compute_metrics=accuracy,
+        @4
+    )
+"""
+MASKED = "AutoModelForMaskedLM"
+PLAIN_ARGUMENTS = 'TrainingArguments("out", eval_strategy="epoch")'
+KEEPS_LOGITS = ("log", MASKED, PLAIN_ARGUMENTS, "eval_dataset=valid,")
 PROMISES = [
     Promise(
         "one number for each sample, by the network's last layer",
@@ -158,5 +182,51 @@ class Heads(nn.Module):
 """,
         ("forward", "self.heads", "head(x)"),
         ("every", "items", "self.heads[0](head)"),
+    ),
+    Promise(
+        "logits reduced batch by batch",
+        "TML404",
+        SILENT,
+        EVALUATES,
+        (*KEEPS_LOGITS[:3], "eval_dataset=valid, preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1),"),
+        KEEPS_LOGITS,
+    ),
+    *(
+        Promise(
+            f"arguments with {name}",
+            "TML404",
+            SILENT,
+            EVALUATES,
+            ("log", MASKED, f'TrainingArguments("out", {name}={value})', "eval_dataset=valid,"),
+            ("log", MASKED, f'TrainingArguments("out", {name}=None)', "eval_dataset=valid,"),
+        )
+        for name, value in {
+            "eval_accumulation_steps": 4,
+            "prediction_loss_only": True,
+            "batch_eval_metrics": True,
+            "predict_with_generate": True,
+        }.items()
+    ),
+    Promise("no data to evaluate on", "TML404", SILENT, EVALUATES, (*KEEPS_LOGITS[:3], ""), KEEPS_LOGITS),
+    Promise(
+        "arguments that are made elsewhere",
+        "TML404",
+        SILENT,
+        EVALUATES,
+        ("log", MASKED, "options", "eval_dataset=valid,"),
+        KEEPS_LOGITS,
+    ),
+    Promise(
+        "a model that scores a sample as a whole",
+        "TML404",
+        SILENT,
+        EVALUATES,
+        ("log", "AutoModelForSequenceClassification", *KEEPS_LOGITS[2:]),
+        KEEPS_LOGITS,
+    ),
+    Promise("a model that is not visible", "TML404", SILENT, EVALUATES, ("log", "options", *KEEPS_LOGITS[2:]), KEEPS_LOGITS),
+    *(
+        Promise(f"a class with its own {name}", "TML404", SILENT, EVALUATES, (name, *KEEPS_LOGITS[1:]), KEEPS_LOGITS)
+        for name in ("prediction_step", "evaluation_loop")
     ),
 ]

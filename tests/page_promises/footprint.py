@@ -438,6 +438,28 @@ PROMISES = [
         ("8192", 'if not torch.cuda.is_available():\n    net.load_state_dict(torch.load("net.pt"))', "pass"),
         ("8192", 'if torch.cuda.is_available():\n    net.load_state_dict(torch.load("net.pt"))', "pass"),
     ),
+    Promise(
+        "load_file without a device",
+        "TML506",
+        SILENT,
+        LOADED.replace(
+            "import torch\n", "import torch\nfrom accelerate import Accelerator\nfrom safetensors.torch import load_file\n", 1
+        ),
+        ("8192", 'accelerator = Accelerator()\nnet.load_state_dict(load_file("net.safetensors"))', "pass"),
+        ("8192", 'accelerator = Accelerator()\nnet.load_state_dict(load_file("net.safetensors", device="cuda"))', "pass"),
+    ),
+    Promise(
+        "one GPU, and one process",
+        "TML506",
+        SILENT,
+        LOADED,
+        ("8192", 'net.load_state_dict(torch.load("net.pt", map_location="cuda:0"))', "pass"),
+        (
+            "8192",
+            'torch.distributed.init_process_group("nccl")\nnet.load_state_dict(torch.load("net.pt", map_location="cuda:0"))',
+            "pass",
+        ),
+    ),
     Promise("files with data", "TML506", SILENT, LOADED, ("8192", 'print(torch.load("data.pt")[0])', "pass"), LOST),
     Promise(
         "files with a whole module",
@@ -548,6 +570,19 @@ PROMISES = [
         MICRO,
         (".cuda()", "part in views", "total = total + F.cross_entropy(net(part.cuda()), y.cuda())", "total.backward()"),
         SUMMED,
+    ),
+    Promise(
+        "a slice that moves over a list",
+        "TML507",
+        WARNING,
+        MICRO,
+        (
+            ".cuda()",
+            "part in views[len(x) : len(x) + len(y)]",
+            "total = total + F.cross_entropy(net(part.cuda()), y.cuda())",
+            "total.backward()",
+        ),
+        (".cuda()", "part in views", "total = total + F.cross_entropy(net(part.cuda()), y.cuda())", "total.backward()"),
     ),
     Promise(
         "logits of other positions are used, too",
