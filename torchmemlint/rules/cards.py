@@ -329,6 +329,7 @@ CARDS = {
         summary="A `Trainer` keeps the logits of a whole evaluation, because only `compute_metrics` reduces them",
         severity=Severity.WARNING,
         about=About.RESULTS_KEPT,
+        preview=True,
         triggers=frozenset({"compute_metrics"}),
     ),
     "footprint.deprecated_cuda_amp": Rule(
