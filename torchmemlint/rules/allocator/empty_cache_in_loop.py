@@ -90,6 +90,8 @@ from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.ways import way_to
 from torchmemlint.semantics.world import MODULE, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -327,7 +329,22 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
     gates = event.gates if own else ()
     if any(is_listed_turn(test, event, flow) for test in tests):
         return True
-    return any(is_rate(test) for test in [*tests, *gates]) or any(is_answer(test) for test in gates)
+    return (
+        any(is_rate(test) for test in [*tests, *gates])
+        or any(is_answer(test) for test in gates)
+        or is_passed_seldom(event, flow)
+    )
+
+
+def is_passed_seldom(event: CallEffect, flow: Flow) -> bool:
+    """Whether the function returns before the call unless a number can be divided: ``if step % 100 != 0: return``."""
+    lowered = flow.lowered(event.site)
+    body = lowered.functions[next(iter(lowered.functions))].body
+    passed = [text_of(test) for test, value in way_to(body, lowered.enclosing(event.site.node)) if value is False]
+    return any(REMAINDER in part and "==" not in part for test in passed for part in CONJUNCTION.split(test))
+
+
+REMAINDER = " % "
 
 
 def is_possible_step(event: object) -> bool:
