@@ -97,7 +97,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
         if name == STEPS and CLEARS in m.evidence.get(receiver_text(call), ()):
             record_call(m, CallByName.POSSIBLE_STEP, text_of(call.func), call)
         if method_guards_itself(m, name, call):  # of a model that a call which is not visible gave
-            cut_all(m, call, state, "no_grad")
+            cut_all(m, call, state, name)
             return FREE_TENSOR
         return PLAIN if is_method_of_text(m, name, call) else method_of_opaque(m, atom, me, name, call, state)
     return arithmetic(m, [me, *call.all()], call.node, state)
