@@ -50,7 +50,7 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
     [
         ("calls_that_do_not_fit", "too_many", "print(net", "it cannot run: the call of `halve(…)` does not fit its parameters (unfit-call, known by: resolved names)"),
         ("tests_of_constants", "of_a_name", "print(net", "it is never reached: `DEBUG` is always False (by-a-constant, known by: resolved names)"),
-        ("names_that_nothing_binds", "by_a_name", "print(net", "it cannot run: nothing binds the name `steps`, which is read before (unbound-name, known by: resolved names)"),
+        ("names_that_nothing_binds", "by_a_range", "print(net", "written for Python 2, which had `xrange` (old-python, known by: resolved names)"),
     ],
 )  # fmt: skip
 def test_why_a_place_does_not_run(

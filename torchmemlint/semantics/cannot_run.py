@@ -26,7 +26,6 @@ WORDS = {
     "in-a-test": (NAME, "it is part of a unit test"),
     "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
     "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
-    "unbound-name": (RESOLVED, "it cannot run: nothing binds the name `{}`, which is read before"),
     "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
     "no-import": (RESOLVED, "it cannot run: its file imports `{}`, which is not there"),
     "old-python": (RESOLVED, "written for Python 2, which had `{}`"),
@@ -125,9 +124,8 @@ def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: obj
     """Why evaluating an expression raises whatever its names hold."""
     project, (path, qualname, _) = world.project, ref
     match part:
-        case ir.Name(id=name) if name not in function.locals and project.is_unbound(path, name):
-            # What a file lacks that was given alone may be in what it is a piece of.
-            return _reason(_old(name) or "unbound-name", name) if _old(name) or not world.settings.alone else None
+        case ir.Name(id=name) if _old(name) and name not in function.locals and project.is_unbound(path, name):
+            return _reason("old-python", name)  # any other name may be bound in what the file is a piece of
         case ir.Attr() if (text := dotted(part)).count(".") == 1 and "(" not in text:
             absolute, module = f"{project.resolve(path, text, qualname)}", text.partition(".")[0]
             if absolute in OLD_PYTHON and project.imported(path, module) == absolute.partition(".")[0]:

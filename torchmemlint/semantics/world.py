@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class EngineSettings(Protocol):
-    """What users declare about code that is not visible, the oldest torch that theirs must run with, and whether a file was given
-    ``alone`` (see ``project.settings.Settings``)."""
+    """What users declare about code that is not visible, and the oldest torch that theirs must run with (see
+    ``project.settings.Settings``)."""
 
     @property
     def no_grad_wrappers(self) -> tuple[str, ...]: ...
@@ -33,8 +33,6 @@ class EngineSettings(Protocol):
     def recorders(self) -> tuple[str, ...]: ...
     @property
     def target_torch(self) -> tuple[int, int] | None: ...
-    @property
-    def alone(self) -> bool: ...
 
 
 MODULE = "<module>"
