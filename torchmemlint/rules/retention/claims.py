@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.index.project import ClassRef
+from torchmemlint.lower import ir
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, no_tensor
 from torchmemlint.rules.evidence.named import facts_of_names, networks_by_name
@@ -19,7 +20,9 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.state import Kind, Mode
+from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import COMPUTED, SCALAR
+from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
@@ -112,10 +115,26 @@ def claim(
 
 
 def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
-    """Whether each iteration of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
+    """Whether each iteration of the loop runs another module, which its own variable chooses: ``self.heads[i](x)``, or by a name
+    (``head = self.heads[i]``)."""
     info = flow.record.loops.get(loop) if loop is not None else None
     forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS]
-    return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
+    return info is not None and bool(forwards) and all(is_chosen_by(info.targets, graph, flow) for graph in forwards)
+
+
+def is_chosen_by(names: frozenset[str], graph: Graph, flow: Flow) -> bool:
+    """Whether one of these names says which module is called."""
+    if names & set(WORDS.findall(graph.what)):
+        return True
+    world, ref = flow.runs.world, flow.frame(graph.site).ref
+    found = world.function(world.outermost(ref))
+    called = graph.what.partition(".")[0]
+    chosen = [
+        each.value
+        for each in nodes_of(found[0].body if found is not None else [])
+        if isinstance(each, ir.Assign) and isinstance(each.value, ir.Subscript) and called in map(text_of, each.targets)
+    ]
+    return bool(chosen) and all(names & set(WORDS.findall(text_of(value))) for value in chosen)
 
 
 def is_over_networks(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
