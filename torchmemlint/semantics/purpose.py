@@ -114,11 +114,9 @@ def named(text: str) -> Named:
     """What the name of a callee says: as a whole, else by that word of it which says most ("actor_target"); nothing where none was counted
     often enough."""
     known, counted = _callees(), words_of(text)
-    if counted and counted[0] in known:
-        return known[counted[0]]
-    return max(
-        (known[word] for word in counted[:1] and words(text) if word in known), key=lambda row: row.attached, default=UNCOUNTED
-    )
+    whole = [word for word in counted[:1] if word in known]
+    candidates = whole or (words(text) if counted else ())
+    return max((known[word] for word in candidates if word in known), key=lambda row: row.attached, default=UNCOUNTED)
 
 
 UNCOUNTED = Named(1, 0, 0)
