@@ -87,6 +87,9 @@ class FactReader:
         self.import_targets = _OfModules(modules, views.imports_of)
         self.star_imports = _OfModules(modules, views.star_imports)
         self.assigned = _OfModules(modules, views.assigned_of)
+        self.acts = _OfModules(modules, views.acts)
+        self.is_started = _OfModules(modules, views.is_started)
+        self._owned = _OfModules(modules, views.methods_of)
         self._attrs: dict[ClassRef, dict[str, list[AttrFact]]] = {}
         self._tests: dict[str, bool] = {}
 
@@ -129,7 +132,7 @@ class FactReader:
     def methods_of(self, ref: ClassRef) -> tuple[str, ...]:
         """The qualified names of a class's own methods, in the order of the file, all definitions of each."""
         self.log.read(keys.OWN, ref.path, ref.qualname)
-        return tuple(facts.qualname for facts in self.modules[ref.path].functions if facts.owner == ref.qualname)
+        return self._owned[ref.path].get(ref.qualname, ())
 
     def whole(self, path: str) -> ModuleFacts:
         """All facts of a module; the reader notes what of it. Raises KeyError."""

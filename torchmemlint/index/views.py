@@ -30,6 +30,15 @@ def classes_of(module: ModuleFacts) -> dict[str, ClassFacts]:
     return {facts.qualname: facts for facts in module.classes}
 
 
+def methods_of(module: ModuleFacts) -> dict[str, tuple[str, ...]]:
+    """The qualified names of each class's own methods, in the order of the file, all definitions of each."""
+    found: dict[str, list[str]] = {}
+    for facts in module.functions:
+        if facts.owner:
+            found.setdefault(facts.owner, []).append(facts.qualname)
+    return {owner: tuple(methods) for owner, methods in found.items()}
+
+
 def imports_of(module: ModuleFacts) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, target in module.imports:

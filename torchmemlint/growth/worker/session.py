@@ -26,8 +26,9 @@ from torchmemlint.growth.worker.series import LEAST_POINTS, WARM_UP, Point, Tren
 
 FIRST_TRY = WARM_UP + LEAST_POINTS
 LONGEST_WINDOW = 400
-SHARE, AT_LEAST = 0.05, 1.0
-"""Looks may take a second of CPU time, and this share of the run's."""
+SHARE, AT_LEAST, FOR_FIRST = 0.05, 1.0, 2.0
+"""Looks may take a second of CPU time, and this share of the run's; ``FOR_FIRST`` seconds until a loop has had its first, so that the
+loop which makes the data leaves some for the one that trains."""
 METER_SHARE = 0.01
 MOST_POINTS = 4096
 MOST_RENEWED = 3
@@ -208,7 +209,8 @@ class Session:
             loop.last_rate = found.rate
             loop.try_at = 2 * inside
             return
-        if self.spent > AT_LEAST + SHARE * (time.thread_time() - self.started):
+        least = AT_LEAST if loop.looked else FOR_FIRST
+        if self.spent > least + SHARE * (time.thread_time() - self.started):
             loop.try_at = inside + 1 + inside // 8
             return
         if (

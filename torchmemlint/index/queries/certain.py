@@ -137,6 +137,6 @@ def is_plain(linked: Linked, cls: ClassRef) -> bool:
     """Whether a class has no decorator, metaclass or second definition, and no method by which its objects hide attributes."""
     linked.note(keys.WHOLE, cls.path, cls.qualname)
     facts = linked.reader.classes[cls.path][cls.qualname]
-    if "." in cls.qualname or facts.decorators or not HIDES_ATTRIBUTES.isdisjoint(dict(facts.methods)):
+    if "." in cls.qualname or facts.decorators or any(linked.reader.has_method(cls, name) for name in HIDES_ATTRIBUTES):
         return False
     return cls.qualname not in _top(linked, cls.path, cls.qualname).unsure

@@ -10,7 +10,6 @@ from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFact
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.queries.certain import UNBOUND, family
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
-from torchmemlint.index.views import acts, is_started
 from torchmemlint.torch_facts import TORCH
 
 FIRST_NAME = re.compile(r"\w+")
@@ -183,7 +182,7 @@ def is_part_of_program(linked: Linked, path: str) -> bool:
     linked.note(keys.WHOLE, path, TOP)
     linked.note(keys.NAME, path, MAIN)
     known = linked.complete and not path.endswith(".ipynb")
-    return known and (is_started(linked.reader.whole(path)) or _is_of_a_program(linked, path))
+    return known and (linked.reader.is_started[path] or _is_of_a_program(linked, path))
 
 
 def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
@@ -255,10 +254,9 @@ def is_program(linked: Linked, path: str) -> bool:
     (``best = train(args)``, ``raise SystemExit(run())``). To make an object is not enough: a library does that, too."""
     linked.note(keys.WHOLE, path, TOP)
     linked.note(keys.NAME, path, MAIN)
-    module = linked.reader.whole(path)
-    if acts(module):
+    if linked.reader.acts[path]:
         return True
-    calls = [call for facts in module.functions if facts.qualname == TOP for call in facts.calls if not call.deferred]
+    calls = [call for call in linked.reader.functions[path][TOP].calls if not call.deferred]
     reached = (linked.calls.resolver.callees(path, TOP, call.callee, call.keywords).refs for call in calls)
     return any(ref.qualname.rpartition(".")[2] not in ("__init__", "__new__") for refs in reached for ref in refs)
 
