@@ -445,8 +445,8 @@ PROMISES = [
         LOADED.replace(
             "import torch\n", "import torch\nfrom accelerate import Accelerator\nfrom safetensors.torch import load_file\n", 1
         ),
-        ("8192", 'accelerator = Accelerator()\nnet.load_state_dict(load_file("net.safetensors"))', "pass"),
-        ("8192", 'accelerator = Accelerator()\nnet.load_state_dict(load_file("net.safetensors", device="cuda"))', "pass"),
+        ("8192", 'Accelerator().wait_for_everyone()\nnet.load_state_dict(load_file("net.safetensors"))', "pass"),
+        ("8192", 'Accelerator().wait_for_everyone()\nnet.load_state_dict(load_file("net.safetensors", device="cuda"))', "pass"),
     ),
     Promise(
         "one GPU, and one process",

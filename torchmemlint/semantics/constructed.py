@@ -20,6 +20,13 @@ class UnknownPart:
     attrs: dict[str, object] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class OneOf(UnknownPart):
+    """One of some values, by a test that is not known: ``act = nn.ReLU if last else nn.Tanh``."""
+
+    options: tuple[object, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """A function or class: of the project, or by its absolute name."""
@@ -74,13 +81,7 @@ def method_of_value(held: object, name: str, args: list[object]) -> object:
 
 def built_in(name: str, args: list[object], keywords: dict[str, object]) -> object:
     """One of Python's own functions."""
-    if any(isinstance(arg, (UnknownPart, Symbol)) for arg in args) and name not in (
-        "isinstance",
-        "hasattr",
-        "print",
-        "dict",
-        "list",
-    ):
+    if any(isinstance(arg, (UnknownPart, Symbol)) for arg in args):
         return UnknownPart()
     plain: dict[str, Callable[..., object]] = {
         "int": int, "float": float, "len": len, "max": max, "min": min, "sum": sum, "abs": abs, "round": round,

@@ -13,7 +13,16 @@ from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.constructed import Symbol, UnknownPart, built_in, compared, flat, method_of_value, plain_value
+from torchmemlint.semantics.constructed import (
+    OneOf,
+    Symbol,
+    UnknownPart,
+    built_in,
+    compared,
+    flat,
+    method_of_value,
+    plain_value,
+)
 from torchmemlint.semantics.layers import Unbounded, entries_of, is_spatial, parameters_of_layer
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import nodes_of
@@ -190,7 +199,7 @@ class Constructor:
                 if not isinstance(test, (UnknownPart, Symbol)):
                     return self.value(expr.then if test else expr.orelse, scope)
                 one, other = self.value(expr.then, scope), self.value(expr.orelse, scope)
-                return one if one == other else UnknownPart()
+                return one if one == other else OneOf(options=(one, other))
             case ir.BoolOp():
                 left, right = self.value(expr.left, scope), self.value(expr.right, scope)
                 if isinstance(left, (UnknownPart, Symbol)):
@@ -336,9 +345,7 @@ class Constructor:
         for each in expr.args:
             value = self.value(each.value, scope)
             if each.star is ir.Stars.ONE:
-                if not isinstance(value, (list, tuple)):
-                    raise Unbounded
-                args += value
+                args += value if isinstance(value, (list, tuple)) else self.spread(value)
             elif each.star is ir.Stars.TWO:
                 if not isinstance(value, dict):
                     raise Unbounded
@@ -349,7 +356,14 @@ class Constructor:
                 args.append(value)
         return args, keywords
 
+    def spread(self, value: object) -> list[object]:
+        """The arguments that ``*value`` stands for, of which the number is not known."""
+        raise Unbounded
+
     def apply(self, called: object, args: list[object], keywords: dict[str, object]) -> object:
+        if isinstance(called, OneOf):
+            first, *_ = [self.apply(each, args, keywords) for each in called.options]
+            return first
         if not isinstance(called, Symbol):
             raise Unbounded(f"a call of {called}")  # it may make layers
         if isinstance(called.of, FunctionRef):

@@ -64,6 +64,9 @@ class _Layers(Counter):
             return
         super().loop(target, over, scope, turn)
 
+    def spread(self, value: object) -> list[object]:
+        return [value]
+
     def outside(self, name: str, args: list[object], keywords: dict[str, object]) -> object:
         if TORCH.class_kind(name) not in (ClassKind.MODULE, ClassKind.WRAPPER):
             return UnknownPart() if name in TORCH.words["parameter-classes"] else super().outside(name, args, keywords)

@@ -40,6 +40,17 @@ def way_to(block: list[ir.Stmt], node: int) -> Iterator[Step]:
             yield from way_to(inner, node)
 
 
+def behind(block: list[ir.Stmt], node: int) -> list[ir.Stmt]:
+    """The statements that follow a node's own in the innermost block around it."""
+    at = max((at for at, each in enumerate(block) if each.node <= node), default=-1)
+    if at < 0:
+        return []
+    own = block[at]
+    blocks = [own.function.body] if isinstance(own, ir.FunctionDef) else [each for each, _ in _blocks(own)]
+    inner = [each for each in blocks if each and each[0].node <= node]
+    return behind(max(inner, key=lambda each: each[0].node), node) if inner else block[at + 1 :]
+
+
 def _header(statement: ir.Stmt) -> Iterator[Step]:
     """What a statement evaluates whatever happens inside its blocks."""
     values: list[ir.Expr | None] = (

@@ -72,13 +72,14 @@ class Counter(Constructor):
             if not found or len(found) > MAX_CALLERS:
                 raise Unbounded
             return [count for caller, name in found for count in self.counts_of(caller, f"{name}{dot}{part}", up + 1)]
-        made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
-        if not made and ref.qualname != MODULE:
+        if not self.bindings(ref, holder if dot else text) and ref.qualname != MODULE:
             ref = FunctionRef(ref.path, MODULE)
-            made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
-        if not made:
+        made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
+        parts = {dotted(value) for value in self.bindings(ref, text) if isinstance(value, ir.Attr)}
+        if not made and not parts - {text}:
             raise Unbounded
-        return [self.count(value, Environment(ref, {})) for value in made]
+        counts = [self.count(value, Environment(ref, {})) for value in made]
+        return counts + [count for part in sorted(parts - {text}) for count in self.counts_of(ref, part, up + 1)]
 
     def counts_of_attribute(self, owner: ClassRef, name: str, up: int) -> list[int]:
         found: list[int] = []

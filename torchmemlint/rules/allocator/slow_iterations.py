@@ -7,6 +7,7 @@ import re
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow, short
+from torchmemlint.rules.retention.claims import is_over_parts
 from torchmemlint.semantics.events import Backward, CallEffect
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.torch_facts import TORCH
@@ -60,18 +61,22 @@ def is_writer(call: CallFact) -> bool:
 
 
 def generates(event: CallEffect, flow: Flow) -> str:
-    """The call by which each iteration of the loop runs a network for many steps, where nothing trains and no module runs in
-    the loop itself; "" where there is none."""
+    """What each iteration of the loop, or each call of a method, runs for many steps, where nothing trains and no module runs beside the
+    loop that it runs in; "" where there is none."""
     record, around = flow.record, event.site.loops
-    if not around or around[-1][0] != event.site.frame:
+    if around and around[-1][0] != event.site.frame:
         return ""
-    networks = [*record.graphs.values(), *record.forwards.values()]
-    if any(g.kind is GraphKind.FORWARD and g.site.loops == around for g in networks):
+    networks = [g for g in (*record.graphs.values(), *record.forwards.values()) if g.kind is GraphKind.FORWARD]
+    trained = [e for e in record.events.values() if is_training(e)]
+    if any(each.site.loops == around for each in (*networks, *trained)):
         return ""
-    if any(is_training(e) and e.site.loops == around for e in record.events.values()):
-        return ""
+    inside = [g for g in record.forwards.values() if g.kind is GraphKind.FORWARD and g.site.loops[: len(around)] == around]
+    inside = [g for g in inside if not is_over_parts(flow, g.site.loops[-1], (g,))]
+    if inside and not any(e.site.loops[: len(around)] == around for e in trained):
+        return short(inside[0].what)
     ref = flow.frame(event.site).ref
-    return next((short(call.callee) for call in calls_in(around[-1], event, flow) if runs_many(call, ref, flow)), "")
+    calls = calls_in(around[-1], event, flow) if around else []
+    return next((short(call.callee) for call in calls if runs_many(call, ref, flow)), "")
 
 
 def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:

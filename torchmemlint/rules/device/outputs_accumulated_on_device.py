@@ -89,6 +89,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, NO_BATCHES, not_a_module
 from torchmemlint.rules.card import About, Advice, Correction, Same
+from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.kept_attributes import collecting_attribute
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics import purpose
@@ -124,9 +125,6 @@ EVENT = Store
 
 ROUNDS = re.compile(r"epoch|range|count|loader|fold|seed|round|task|set|phase|split|stage", re.IGNORECASE)
 """Loops of which each iteration goes over a whole set."""
-
-FEW = 4
-"""Iterations up to which what is collected is little."""
 
 SMALL = re.compile(
     r"(^|_|\b)(loss(es)?|rewards?|ppls?|perplexit(y|ies)|accs?|accurac(y|ies)|nlls?|elbos?|metrics?|errors?|counts?|lengths?|lens|ids|ind(ex|ices)"
@@ -250,8 +248,17 @@ def found(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, flag: 
         steps.append(flow.step(site, f"kept here, in `{place}`"))
         site, callee = flow.own_call(site)
         place = short(callee.qualname)
-    needed = "" if flag or not own else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
-    few = info is not None and event.holder_frame >= 0 and 0 <= info.turns <= FEW
+    severity, cost = price(
+        "outputs",
+        f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, {until(event, flow)}"
+        + ("; each step copies all of it" if event.how is StoreKind.GROWN else ""),
+        {
+            "wanted": lambda: (
+                "" if flag or not own else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
+            )
+        },
+        info.turns if info is not None and event.holder_frame >= 0 else -1,
+    )
     return flow.at(
         RULE,
         site,
@@ -259,12 +266,9 @@ def found(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, flag: 
         if flag
         else f"`{place}` collects every batch's output on the device",
         doubts=doubts_of(event, forwards, info, flow),
-        severity=Severity.NOTE if needed or few else None,
+        severity=severity,
         label="stays on the device",
-        cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, {until(event, flow)}"
-        + ("; each step copies all of it" if event.how is StoreKind.GROWN else "")
-        + (f"; little here: the loop has at most {info.turns} iterations" if few and info is not None else "")
-        + (f"; all of it may be wanted there: {needed}" if needed else ""),
+        cost=cost,
         help=f"collect only when `{flag}` is set" if flag else HELP[event.how is StoreKind.GROWN],
         flow=steps,
         fix=move(event, flow) if movable else None,

@@ -94,9 +94,9 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, with_reason
 from torchmemlint.rules.card import About, Advice, Correction
+from torchmemlint.rules.cost.size import why_little
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
-from torchmemlint.rules.size import why_little
 from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site

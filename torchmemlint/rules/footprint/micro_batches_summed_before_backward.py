@@ -79,7 +79,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.rules.size import ON_HOST, are_on_host
+from torchmemlint.rules.cost.size import ON_HOST, are_on_host
+from torchmemlint.rules.cost.table import price
 from torchmemlint.semantics.events import Accumulate, Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
 from torchmemlint.semantics.pieces import ANY_WIDTH, width_of_loop
@@ -125,15 +126,20 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     own = one_forward_a_turn(event, flow, info.targets)
     if own is None or is_added_before(event, own, flow):
         return
-    small = few_turns(info, event.loop, own, flow)
+    cost = "as many graphs at the peak as the loop has iterations, instead of one"
+    circumstances = {
+        "on-host": lambda: ON_HOST if are_on_host((own,), flow) else "",
+        "unknown-many": lambda: why_unknown(info, event.loop, flow),
+    }
+    severity, cost = price("graphs-of-parts", cost, circumstances, info.turns)
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs are alive at once",
             label="one more graph in each iteration",
-            severity=Severity.NOTE if small else Severity.WARNING,
-            cost="as many graphs at the peak as the loop has iterations, instead of one" + (f"; {small}" if small else ""),
+            severity=severity,
+            cost=cost,
             help="call `backward()` for each part, inside the loop: gradients accumulate, and each graph is freed before the next",
             flow=[
                 flow.step_of(own, f"`{short(own.what)}(…)` builds a graph in each iteration"),
@@ -155,12 +161,8 @@ def is_added_before(event: Accumulate | Store, forward: Graph, flow: Flow) -> bo
     return False
 
 
-def few_turns(info: LoopInfo, loop: tuple[int, int], network: Graph, flow: Flow) -> str:
-    """Why the graphs are small or few, or may be, in words; "" where they are many: of the parts of a batch, or of batches."""
-    if are_on_host((network,), flow):
-        return f"small here: {ON_HOST}"
-    if 0 <= info.turns <= FEW:
-        return f"little here: the loop has at most {info.turns} iterations"
+def why_unknown(info: LoopInfo, loop: tuple[int, int], flow: Flow) -> str:
+    """Why the graphs may be few, in words; "" where they are many: of the parts of a batch, or of batches."""
     text = info.text.removeprefix("enumerate(").removesuffix(")")
     many = info.kind is Kind.LOADER or loop in flow.record.drawing or "(" in text
     if not many:

@@ -85,6 +85,9 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import OPTIMIZED
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
+from torchmemlint.rules.cost.circumstances import of_forward
+from torchmemlint.rules.cost.size import is_cut_at_once
+from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.frozen import on_a_branch
 from torchmemlint.rules.evidence.module_evidence import DETACHES
 from torchmemlint.rules.evidence.standing import name_in_root
@@ -92,7 +95,6 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
 from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, meeting, when
 from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
-from torchmemlint.rules.size import ENDS_AT_ONCE, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
@@ -122,7 +124,6 @@ EVENT = Graph
 COST = "one extra graph at peak, in addition to the trained one"
 BOUND_COST = ", two if the result stays bound to a name during the next iteration"
 UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nothing reads or frees"
-SHORT_COST = "one graph, which is built and dropped at the detach, before that of the training step is built"
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 
@@ -162,7 +163,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         bound = bool(event.site.loops) and flow.own(event.site) and not is_cut_at_once(event, flow)
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST + BOUND_COST * bound
         text = ", but its output is only used as a constant, detached"
-    small = why_small(event, flow)
+    fate = flow.runs.fate(flow.record, event.gid)
+    severity, cost = price("extra-graph", cost, of_forward(event, fate, flow))
     called = f"`{short(flow.callee(site))}(…)`"
     if unheld and not flow.own(event.site):
         called = f"`{short(name_in_root(event, flow))}`, which {called} calls,"
@@ -171,10 +173,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
             RULE,
             site,
             f"{called} runs with grad mode on{'' if unheld else when(event, flow)}{text}",
-            severity=Severity.NOTE if small else Severity.WARNING,
+            severity=severity,
             doubts=doubts,
             label="builds an autograd graph that is dropped",
-            cost=SHORT_COST if small == ENDS_AT_ONCE else small_cost(cost, small),
+            cost=cost,
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
             fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Disable grad mode for the statement"),

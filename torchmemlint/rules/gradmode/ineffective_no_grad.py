@@ -86,11 +86,11 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short, with_reason
 from torchmemlint.rules.card import About, Advice, Correction, Same
+from torchmemlint.rules.cost.circumstances import why_little
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
-from torchmemlint.rules.size import small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
 from torchmemlint.semantics.event_words import Misuse
@@ -253,7 +253,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Fact]:
         networks = networks_of(flow)
         small = "" if not networks or all_frozen(networks) else why_all_small(event, networks, flow)
         if small or all_frozen(networks):
-            severity, cost = Severity.NOTE, small_cost(COST, small) if small else FROZEN_COST
+            severity, cost = Severity.NOTE, f"{COST}; small here: {small}" if small else FROZEN_COST
     if event.kind == "generator-leak" and only_consumed(flow.runs.world, flow.frame(event.site).ref):
         severity, cost = Severity.NOTE, CONSUMED_COST
     name = event.name
@@ -333,7 +333,7 @@ def why_all_small(event: GradModeMisuse, networks: Sequence[Graph], flow: Flow) 
     be large."""
     if flow.record.root.qualname.endswith(".__init__") and not event.site.loops:
         return "it runs once, when the object is made"
-    reasons = [why_small(graph, flow) for graph in networks if not graph.frozen]
+    reasons = [why_little(graph, flow) for graph in networks if not graph.frozen]
     return reasons[0] if all(reasons) else ""
 
 

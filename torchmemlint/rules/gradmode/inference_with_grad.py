@@ -45,7 +45,7 @@ It does not report:
 - The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until the rollout ends,
   however small each of them is.
 - The forward is small or runs rarely (note):
-  - once per program, or in a function that no loop calls, in at most 10 iterations;
+  - once per program, or in a function that no loop calls, in at most 10 iterations, or where the program ends behind it;
   - once per epoch, in a function of its own, beside training whose steps run in an inner loop;
   - once for an environment's next action;
   - in a network of linear layers, none known to exceed 4,096 features, or of one linear or embedding layer;
@@ -114,14 +114,18 @@ it in `no-grad-wrappers` instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short, with_reason
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
+from torchmemlint.rules.cost.circumstances import of_forward
+from torchmemlint.rules.cost.often import ends_the_program, turns_of
+from torchmemlint.rules.cost.size import chains, is_cut_at_once, why_on_host
+from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.alive import is_read
 from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.rules.evidence.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
@@ -138,10 +142,8 @@ from torchmemlint.rules.gradmode.judgement import (
     meeting,
     when,
 )
-from torchmemlint.rules.gradmode.trials import is_given_made_up, is_self_test
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
-from torchmemlint.rules.size import ONE_STEP, chains, is_cut_at_once, small_cost, why_on_host, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.cannot_run import UNREACHED, why_left
 from torchmemlint.semantics.event_words import RecordFlag
@@ -235,13 +237,16 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         return
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
-    if elsewhere or not (kept or totals):
-        severity, cost = (Severity.ERROR, KEPT_COST) if elsewhere else bounded(event, verdict.fate, hanging, flow)
-    else:
-        severity, cost = growth(event, kept + totals, flow)
-    root = flow.record.root
-    if (reason := why_left(flow.runs.world, flow.record.root, UNREACHED)) and not is_read(root, flow):
-        severity, cost = Severity.NOTE, with_reason(cost, reason)
+    growth, cost, loops = (
+        ("whole-graphs", KEPT_COST, [e.loop for e in kept + totals if e.loop is not None])
+        if kept or totals or elsewhere
+        else bounded(event, verdict.fate, hanging, flow)
+    )
+    circumstances = of_forward(event, verdict.fate, flow)
+    if not (kept or totals or verdict.fate.only_cut or verdict.fate.never_read):
+        circumstances = {name: circumstances[name] for name in ("tried-out", "once")}  # a roll-out's results may be kept
+    circumstances["unreached"] = lambda: why_unreached(flow)
+    severity, cost = price(growth, cost, circumstances, max((turns_of([loop], flow) for loop in loops), default=-1))
     yield Draft(
         flow.at(
             RULE,
@@ -264,6 +269,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         site.loops,
         cause=meeting(verdict.fate.cuts, flow) if flow.beside_backward(event) else "",
     )
+
+
+def why_unreached(flow: Flow) -> str:
+    """Why nothing visible runs the root, in words."""
+    root = flow.record.root
+    reason = None if is_read(root, flow) else why_left(flow.runs.world, root, UNREACHED)
+    return reason.words if reason else ""
 
 
 def is_kept_for_sure(event: Graph, gids: frozenset[int], flow: Flow) -> bool:
@@ -305,54 +317,21 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     return f" in `{short(flow.record.root.qualname)}`, and no `backward()` uses it"
 
 
-def growth(event: Graph, kept: Sequence[Accumulate | Store], flow: Flow) -> tuple[Severity, str]:
-    """Severity and cost of graphs that a loop keeps: little where they are small, and the loop has a known number of iterations."""
-    turns = max(turns_of(e.loop, flow) for e in kept if e.loop is not None)
-    small = why_small(event, flow) if 0 <= turns <= FEW_SMALL else ""
-    return (Severity.NOTE, small_cost(f"{KEPT_COST}, {turns} steps", small)) if small else (Severity.ERROR, KEPT_COST)
-
-
-def piled_up(small: str, cost: str, loop: tuple[int, int], flow: Flow) -> tuple[Severity, str]:
-    """Severity and cost of graphs of which each iteration of a loop adds one to those before: little where each is ``small``, whatever
-    the batch, or is one step of few."""
-    if small == ONE_STEP and not 0 <= turns_of(loop, flow) <= FEW_SMALL:
-        small = ""
-    return (Severity.NOTE, small_cost(cost, small)) if small else (Severity.ERROR, cost)
-
-
-def turns_of(loop: tuple[int, int], flow: Flow) -> int:
-    """The number of iterations of a loop; -1 where it is not known."""
-    info = flow.record.loops.get(loop)
-    return info.turns if info is not None else -1
-
-
-FEW_SMALL = 100
-"""Iterations up to which small graphs that are kept are little."""
-
-
-def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tuple[Severity, str]:
-    """Severity and cost of a graph that nothing visible keeps beyond its step, or only until a rollout is used up."""
+def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tuple[str, str, list[tuple[int, int]]]:
+    """What grows, and until when, of a graph that nothing visible keeps beyond its step, or only until a rollout is used up; with the loops
+    whose iterations add to it."""
     place = gathered(hanging, flow)
     if place and not why_on_host(event, flow) and is_called_in_loops(flow.record.root, flow):
-        return Severity.WARNING, GATHERED_COST.format(place=place)
-    done = fate.only_cut or fate.never_read  # a roll-out's results may be kept, step after step
-    small = why_small(event, flow) if done else ""
+        return "until-emptied", GATHERED_COST.format(place=place), []
     for keeping, loop in handed_to(event, hanging, flow):
         cost = HANDED_COST.format(keeper=short(flow.own_call(keeping.site)[1].qualname))
         goes = isinstance(keeping, Store) and flow.record.is_let_go(keeping)
-        return (Severity.WARNING, cost) if goes else piled_up(small, cost, loop, flow)
+        return "until-emptied" if goes else "graphs-until-the-end", cost, [loop]
     if is_listed(event, flow):
-        return piled_up(small, LISTED_COST, event.site.loops[-1], flow)
+        return "graphs-until-the-end", LISTED_COST, [event.site.loops[-1]]
     if any(not is_over_parts(flow, event.site.loops[-1], (chained,)) for chained in chains(event, flow)):
-        return piled_up(small, CHAIN_COST, event.site.loops[-1], flow)
-    cost = cost_at_peak(event, flow)
-    if small:
-        return Severity.NOTE, small_cost(cost, small)
-    if fate.never_read and is_unread(event, flow) and is_given_made_up(event, flow):
-        return Severity.NOTE, f"{cost}; it only tries the network out, on made-up input"
-    if is_self_test(event, flow):
-        return Severity.NOTE, f"{cost}; it only tries the network out, which has no weights of a training"
-    return Severity.NOTE if is_once(event, fate, flow) else Severity.WARNING, cost
+        return "graphs-until-the-end", CHAIN_COST, [event.site.loops[-1]]
+    return "extra-graph", cost_at_peak(event, flow), []
 
 
 def gathered(hanging: frozenset[int], flow: Flow) -> str:
@@ -381,38 +360,11 @@ def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tup
             yield each, outlived[-1]
 
 
-def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
-    """Whether the program runs the forward once or a few times, at its start or end, or where it stands in no loop, whatever calls
-    it, and the graph ends in the statement, or in a function that has callers and trains nothing."""
-    root = flow.record.root
-    if any(is_loop(loop, flow) for loop in event.site.loops):
-        return False
-    if flow.root_is_entry():
-        return True
-    trains = RecordFlag.BACKWARD in flow.record.flags
-    done = fate.only_cut or fate.never_read
-    ends = done and not trains and bool(flow.runs.world.project.callers(root).calls)
-    return (
-        (ends or is_cut_at_once(event, flow))
-        and not flow.beside_backward(event)
-        and not is_called_in_loops(root, flow, epochs=False)
-    )
-
-
-def is_loop(loop: tuple[int, int], flow: Flow) -> bool:
-    """Whether a loop may turn more than a few times: its body does not leave it in any case."""
-    info = flow.record.loops.get(loop)
-    return info is None or not (info.attempts or 0 <= info.turns <= FEW_TURNS)
-
-
-FEW_TURNS = 10
-"""Iterations up to which forwards that run once in a program are few: a warm-up."""
-
-
 def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
     stays = flow.own(event.site) or comes_out(event, flow)
-    return LOOP_COST if event.site.loops and stays and not is_cut_at_once(event, flow) else PEAK_COST
+    again = bool(event.site.loops) and not ends_the_program(event.site, flow)
+    return LOOP_COST if again and stays and not is_cut_at_once(event, flow) else PEAK_COST
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchmemlint.findings import Severity
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, no_tensor
+from torchmemlint.rules.cost.circumstances import of_graphs
+from torchmemlint.rules.cost.often import turns_of
+from torchmemlint.rules.cost.table import Price, price
 from torchmemlint.rules.evidence.named import facts_of_names, networks_by_name
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
@@ -37,6 +38,7 @@ ONLY_FILLED_COST = (
     "retains the tensor and the nodes of its graph in every call, whoever back-propagates, and what the graph saved where nobody does: "
     "nothing reads or empties the list"
 )
+WHOLE, NODES, UNTIL_EMPTIED = "whole-graphs", "graph-nodes", "until-emptied"
 RETAINED_COST = "`retain_graph=True` keeps the saved tensors, so the kept value keeps the whole graph of every step"
 
 
@@ -45,9 +47,13 @@ class Claim:
     """A kept value's graphs that surely exist, and what keeping them costs."""
 
     graphs: tuple[Graph, ...]
-    severity: Severity
+    growth: str
     cost: str
-    freed: bool
+
+    @property
+    def freed(self) -> bool:
+        """Whether a backward has freed what the graphs saved."""
+        return self.growth == NODES
 
     @property
     def gids(self) -> frozenset[int]:
@@ -95,10 +101,10 @@ def claim(
             return Fact("another-network-each", "each iteration trains another network")
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
-            return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
-        return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
+            return Claim(tuple(graphs), WHOLE, RETAINED_COST)
+        return Claim(tuple(graphs), NODES, NODES_COST)
     if outside and attribute is not None and flow.runs.world.memoize(is_only_filled, attribute):
-        return Claim(tuple(graphs), Severity.WARNING, ONLY_FILLED_COST, False)
+        return Claim(tuple(graphs), UNTIL_EMPTIED, ONLY_FILLED_COST)
     if is_over_parts(flow, loop, graphs):
         return Fact("another-part-each", "each iteration runs another part of one network")
     steps = in_training_loop(flow, loop, graphs) or (
@@ -110,7 +116,7 @@ def claim(
     # A second backward through a freed graph raises: whatever else the value is attached to, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
     if freed and in_training_loop(flow, loop):
-        return Claim(tuple(freed), Severity.WARNING, NODES_COST, True)
+        return Claim(tuple(freed), NODES, NODES_COST)
     return open_end(flow, graphs, reached, mark, outside, bool(steps))
 
 
@@ -200,24 +206,16 @@ def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
     return (no_tensor(short(claimed.graphs[0].what)),)
 
 
-FEW_TURNS = {True: 16, False: 3}
-"""Iterations up to which what is kept is little: of graphs whose saved tensors are freed, and of whole ones."""
-
-
-def few_turns(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """Why the claim's graphs are few, in words; "" where they may be many."""
+def why_few(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
+    """Why what is kept of freed graphs is little, in words: its holder goes with a batch, or with an update."""
     loops = flow.record.loops
-    info = loops.get(event.loop) if event.loop is not None else None
-    if info is None:
-        return ""
     around = set(event.site.loops) - set(event.outlived)
-    if claimed.freed and event.outlived and any(loops[each].kind is Kind.LOADER for each in around if each in loops):
+    if not event.outlived or event.loop not in loops:
+        return ""
+    if any(loops[each].kind is Kind.LOADER for each in around if each in loops):
         return f"`{short(event.place)}` lives for one batch"
-    if claimed.freed and event.outlived and (any(is_of_updates(each, flow) for each in around) or is_one_update(event, flow)):
-        return f"`{short(event.place)}` lives for one update"
-    all_turns = [loops[each].turns for each in event.outlived or (event.loop,) if each in loops]
-    product = math.prod(all_turns) if min(all_turns, default=-1) >= 0 else -1
-    return f"the loop has {product} iterations" if 0 <= product <= FEW_TURNS[claimed.freed] else ""
+    updates = any(is_of_updates(each, flow) for each in around) or is_one_update(event, flow)
+    return f"`{short(event.place)}` lives for one update" if updates else ""
 
 
 def is_of_updates(loop: tuple[int, int], flow: Flow) -> bool:
@@ -237,25 +235,24 @@ def is_one_update(event: Accumulate | Store, flow: Flow) -> bool:
     )
 
 
-def severity_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Severity:
-    """How much keeping a claim's graphs costs."""
-    return Severity.NOTE if few_turns(claimed, event, flow) else claimed.severity
+def price_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Price:
+    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop around
+    that creates the holder again, or the end of the function that made it."""
+    few = {"few": lambda: why_few(claimed, event, flow), **of_graphs(claimed.gids, flow)}
+    found = price(claimed.growth, claimed.cost, few, turns_of(event.outlived or (event.loop,), flow) if event.loop else -1)
+    return found if found.cost != claimed.cost else Price(found.severity, f"{found.cost}{until(claimed, event, flow)}")
 
 
-def cost_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop
-    around that creates the holder again, or the end of the function that made it."""
-    few = few_turns(claimed, event, flow)
-    if few:
-        return f"{claimed.cost}; little here: {few}"
+def until(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
+    """When all of it is freed, in words; "" where nothing shows it."""
     if isinstance(event, Accumulate) and event.loop is not None and (event.key, event.loop) in flow.record.resets:
-        return f"{claimed.cost}; all of it is freed when an iteration resets `{short(event.place)}`"
+        return f"; all of it is freed when an iteration resets `{short(event.place)}`"
     around = set(event.site.loops) - set(event.outlived)
     if claimed.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
-        return f"{NODES_COST}; all of it is freed when the outer loop resets `{short(event.place)}`"
+        return f"; all of it is freed when the outer loop resets `{short(event.place)}`"
     if is_dropped_at_return(event, flow):
-        return f"{claimed.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
-    return claimed.cost
+        return f"; all of it is freed when `{short(flow.record.root.qualname)}` returns"
+    return ""
 
 
 def is_computed(event: Store) -> bool:
@@ -310,7 +307,7 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
         return None
     if any(flow.runs.fate(flow.record, graph.gid).trains for graph in graphs if graph.gid not in flow.record.backwarded):
         return None
-    return Claim(tuple(graphs), Severity.ERROR, WHOLE_COST, False)
+    return Claim(tuple(graphs), WHOLE, WHOLE_COST)
 
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:

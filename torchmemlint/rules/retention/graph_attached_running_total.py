@@ -94,11 +94,10 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import (
     Claim,
     claim,
-    cost_of,
     doubts_of,
     is_dropped_at_return,
     is_one_graph,
-    severity_of,
+    price_of,
 )
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect
@@ -137,15 +136,16 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
         yield claimed
         return
     outlives = "the loop" if event.loop is not None else "this call"
+    priced = price_of(claimed, event, flow)
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`{short(event.place)}` accumulates tensors that are still attached to the autograd graph",
-            severity=Severity.NOTE if claimed.freed and is_of_one_update(event, flow) else severity_of(claimed, event, flow),
+            severity=Severity.NOTE if claimed.freed and is_of_one_update(event, flow) else priced.severity,
             doubts=doubts_of(claimed, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
-            cost=cost_of(claimed, event, flow),
+            cost=priced.cost,
             help=HELP if trains(flow) else HELP_BOTH,
             flow=[flow.attached_at(claimed.gids)],
             fix=detach(event, claimed, flow),

@@ -90,7 +90,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE
 from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.retention.claims import claim, doubts_of
+from torchmemlint.rules.retention.claims import claim, doubts_of, price_of
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.stores import RECORDED
@@ -137,15 +137,16 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Fact]:
         call, callee = flow.own_call(event.site)
         name = callee.qualname
     kept = [] if call == event.site else [flow.step(event.site, f"kept here, in `{short(event.place)}`")]
+    priced = price_of(claimed, event, flow)
     yield Draft(
         flow.at(
             RULE,
             call,
             f"`{short(name)}` keeps the tensor passed here, which is still attached to the autograd graph",
-            severity=claimed.severity,
+            severity=priced.severity,
             doubts=((EMPTIED_ELSEWHERE,) if outside else ()) + doubts_of(claimed, flow),
             label="passed on with its graph",
-            cost=claimed.cost,
+            cost=priced.cost,
             help="pass a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(claimed.gids), *kept],
         ),

@@ -91,12 +91,11 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import (
     Claim,
     claim,
-    cost_of,
     doubts_of,
     is_computed,
     is_one_graph,
     is_replaced,
-    severity_of,
+    price_of,
 )
 from torchmemlint.semantics.emptied import is_only_filled
 from torchmemlint.semantics.event_words import StoreKind
@@ -165,15 +164,16 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
         if event.sure_tensor:
             sure, message = is_computed(event), "Detach the stored tensor"
             fix = flow.append_to(event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place)
+    priced = price_of(claimed, event, flow)
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`{short(event.place)}` collects tensors that are still attached to the autograd graph",
-            severity=severity_of(claimed, event, flow),
+            severity=priced.severity,
             doubts=doubts_of(claimed, flow),
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",
-            cost=cost_of(claimed, event, flow),
+            cost=priced.cost,
             help="store a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(claimed.gids)],
             fix=fix,

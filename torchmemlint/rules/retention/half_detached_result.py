@@ -63,7 +63,7 @@ from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.retention.claims import claim, cost_of, doubts_of, is_replaced, severity_of
+from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced, price_of
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.shown import shown
 from torchmemlint.torch_facts import TORCH
@@ -98,15 +98,16 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     fix: Fix | NoFix = Fix("Detach before the move", Safety.UNSAFE, (Edit(Span(end, end), ".detach()"),))
     if seen.why:
         fix = NoFix(seen.why)
+    priced = price_of(claimed, event, flow)
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`.{event.half_fix}()` does not detach: `{short(event.place)}` still keeps the autograd graph",
-            severity=severity_of(claimed, event, flow),
+            severity=priced.severity,
             doubts=doubts_of(claimed, flow),
             label=f"stored in `{short(event.place)}` with its graph",
-            cost=cost_of(claimed, event, flow),
+            cost=priced.cost,
             help=f"detach first: `.detach().{event.half_fix}()`",
             flow=[flow.attached_at(claimed.gids)],
             fix=fix,

@@ -72,19 +72,23 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.arguments import argument_for
-from torchmemlint.index.project import ClassRef
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import READ_BY_A_CALLER
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.cost.circumstances import of_graphs
+from torchmemlint.rules.cost.size import is_loss
+from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.size import is_loss, small_cost, small_together
 from torchmemlint.semantics.events import Backward, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, GraphKind
+from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
 from torchmemlint.semantics.readers import OWN
 from torchmemlint.semantics.released import is_rebound
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -132,17 +136,38 @@ def held_in(event: Backward, flow: Flow) -> str:
 
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:
-    """Whether the function runs the network itself, returns after one step, and takes the graph with it: nothing that it returns or
-    stores is attached to it. What came in as an argument, the caller still holds."""
-    record = flow.record
-    if event.site.loops or record.root.qualname == MODULE:
+    """Whether the function around the backward runs the network itself, returns after one step, and takes the graph with it: nothing that
+    it returns or stores is attached to it. What came in as an argument, the caller still holds."""
+    record, frame = flow.record, event.site.frame
+    own = flow.frame(event.site)
+    if any(loop[0] == frame for loop in event.site.loops) or own.ref.qualname == MODULE:
         return False
-    above = record.ancestors(event.graphs | event.hints)
+    if own.parent >= 0 and gives_a_value(flow.runs.world, own.ref):
+        return False  # which of its values its own caller keeps, is not followed
+    above = {gid for gid in record.ancestors(event.graphs | event.hints) if record.graphs[gid].kind is not GraphKind.WANTED}
     made = [graph for gid in above if (graph := record.graphs[gid]).kind in CALLED_KINDS and not is_loss(graph, flow)]
-    if not made or above & record.returned:
+    if not made or above & record.returned or not all(is_made_in(graph, frame, flow) for graph in made):
         return False
     fates = [flow.runs.fate(record, gid) for gid in sorted(above)]
     return not any(fate.kept or fate.passed or fate.escapes for fate in fates)
+
+
+def gives_a_value(world: World, ref: FunctionRef) -> bool:
+    """Whether a function, or one inside it, returns something."""
+    around = world.function(world.outermost(ref))
+    if around is None:
+        return True
+    inside = (each.function for each in nodes_of(around[0].body) if isinstance(each, ir.FunctionDef))
+    own = next((each for each in (around[0], *inside) if each.qualname == ref.qualname), around[0])
+    return any(isinstance(each, ir.Return) and each.value is not None for each in nodes_of(own.body))
+
+
+def is_made_in(graph: Graph, frame: int, flow: Flow) -> bool:
+    """Whether a graph is made in a frame, or in one that was entered from it."""
+    found = graph.site.frame
+    while found > frame:
+        found = flow.record.frames[found].parent
+    return bool(found == frame)
 
 
 def is_let_go_by_callers(event: Backward, flow: Flow) -> bool:
@@ -168,23 +193,19 @@ def is_let_go_by_callers(event: Backward, flow: Flow) -> bool:
     return not any(arg is not None and arg.name and not arg.name.endswith("()") for arg in args)
 
 
-def price(event: Backward, flow: Flow) -> tuple[Severity, str]:
-    """How long the saved tensors stay, and how much that is."""
-    small = small_together(event.graphs | event.hints, flow)
-    place = held_in(event, flow)
+def stays(event: Backward, flow: Flow) -> tuple[str, str]:
+    """What stays, and how long, as the table has it and in words."""
+    place, name = held_in(event, flow), short(flow.frame(event.site).ref.qualname)
     if place:
-        cost = f"`{short(place)}` holds the graph with its saved tensors until it is assigned again"
-        return Severity.NOTE if small else Severity.WARNING, small_cost(cost, small)
+        return "extra-graph", f"`{short(place)}` holds the graph with its saved tensors until it is assigned again"
     if is_freed_at_return(event, flow):
-        name = short(flow.record.root.qualname)
-        cost = f"the saved tensors stay alive after the backward until `{name}` returns: no higher peak unless what follows needs more"
-        return Severity.NOTE, small_cost(cost, small)
+        return "graph-until-return", AT_RETURN.format(until=f"`{name}` returns: no higher peak unless what follows needs more")
     if is_let_go_by_callers(event, flow):
-        name = short(flow.record.root.qualname)
-        cost = f"the saved tensors stay alive after the backward until `{name}` returns, or until its caller drops the graph"
-        return Severity.NOTE, small_cost(cost, small)
-    cost = "one extra graph at peak: the saved tensors stay alive during the next forward"
-    return Severity.NOTE if small else Severity.WARNING, small_cost(cost, small)
+        return "graph-until-return", AT_RETURN.format(until=f"`{name}` returns, or until its caller drops the graph")
+    return "extra-graph", "one extra graph at peak: the saved tensors stay alive during the next forward"
+
+
+AT_RETURN = "the saved tensors stay alive after the backward until {until}"
 
 
 def check(event: Backward, flow: Flow) -> Iterator[Draft | Fact]:
@@ -194,7 +215,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Fact]:
     if need:
         yield Fact("needed-by-a-later-backward", need)
         return
-    severity, cost = price(event, flow)
+    severity, cost = price(*stays(event, flow), of_graphs(event.graphs | event.hints, flow))
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(
         flow.at(

@@ -5,13 +5,22 @@ from __future__ import annotations
 from torchmemlint.index.facts import ArgFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
+from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph
+from torchmemlint.semantics.runs import Fate
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 FILLED = TORCH.words["filled-tensors"]
 """Functions of torch that make a tensor of a shape alone."""
+
+
+def why_tried_out(event: Graph, fate: Fate, flow: Flow) -> str:
+    """Why a forward only tries its network out, in words."""
+    if fate.never_read and is_unread(event, flow) and is_given_made_up(event, flow):
+        return "on made-up input"
+    return "which has no weights of a training" if is_self_test(event, flow) else ""
 
 
 def is_given_made_up(event: Graph, flow: Flow) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
@@ -50,32 +50,36 @@ ONE_STEP = "the batch is one step of an environment"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
 
-def why_small(graph: Graph, flow: Flow) -> str:
-    """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
-    if is_without_gpu(graph.site):
-        return "it runs only without a GPU"
-    host = why_on_host(graph, flow)
-    if host:
-        return host
-    if are_dense(graph, flow) and all(are_dense(other, flow) for other in networks_below(graph, flow)):
+def why_small(graphs: Sequence[Graph], flow: Flow) -> str:
+    """Why the graphs of some forwards are small together beside that of a training step, in words; "" where one may be large."""
+    networks = [graph for graph in graphs if not is_loss(graph, flow)]
+    if not networks:
+        return ""
+    if all(are_dense(graph, flow) for graph in networks):
         return NARROW
-    if is_lone_layer(graph, flow):
+    if all(is_lone_layer(graph, flow) for graph in networks):
         return LONE
-    if graph.in_part or given_frozen(flow.runs.world, flow.record.root, graph.what):
+    if all(graph.in_part or given_frozen(flow.runs.world, flow.record.root, graph.what) for graph in networks):
         return IN_PART
-    counts = [tiny_count(each, flow) for each in (graph, *networks_below(graph, flow))]
-    if all(counts):
-        return f"the network has {in_words(sum(counts))} parameters, and no layer goes over positions"
+    counts = [tiny_count(each, flow) for each in networks]
+    return f"the network has {in_words(sum(counts))} parameters, and no layer goes over positions" if all(counts) else ""
+
+
+def why_one_step(graph: Graph, flow: Flow) -> str:
+    """Why the batch of a forward is one step of an environment, in words."""
     acting = RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow)
-    if acting or is_given_an_observation(graph, flow):
-        return ONE_STEP
-    if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
-        return ENDS_AT_ONCE
-    return ""
+    return ONE_STEP if acting or is_given_an_observation(graph, flow) else ""
+
+
+def why_dropped_first(graph: Graph, flow: Flow) -> str:
+    """Why a graph is gone before that of the training step is built, in words."""
+    return ENDS_AT_ONCE if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow) else ""
 
 
 def why_on_host(graph: Graph, flow: Flow) -> str:
     """Why a forward runs on the host, in words; "" where it may run on a device."""
+    if is_without_gpu(graph.site):
+        return "it runs only without a GPU"
     if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
         return ON_HOST
     if is_read_on_host(graph, flow):
@@ -120,28 +124,16 @@ def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
     )
 
 
-def small_together(gids: frozenset[int], flow: Flow) -> str:
-    """Why all graphs that a value is attached to are small, in words; "" where one may be large."""
-    above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
-    networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
-    if are_on_host(networks, flow):
-        return ON_HOST
-    known = [graph for graph in networks if any(isinstance(cls, ClassRef) for cls in classes_of(graph, flow))]
-    if known and all(are_dense(graph, flow) for graph in known):
-        return NARROW
-    layers = [graph for graph in networks if not is_loss(graph, flow)]
-    return LONE if layers and all(is_lone_layer(graph, flow) for graph in layers) else ""
-
-
 def are_on_host(networks: Iterable[Graph], flow: Flow) -> bool:
     """Whether a program runs networks on the host: it moves nothing to a device, or moves none of these."""
     networks = [graph for graph in networks if not is_loss(graph, flow)]
     return is_of_host_program(flow) or (bool(networks) and all(is_on_host(graph, flow) for graph in networks))
 
 
-def small_cost(cost: str, small: str) -> str:
-    """What a graph costs, with why it is small here, "" where it may be large."""
-    return f"{cost}; small here: {small}" if small else cost
+def forwards_among(gids: frozenset[int], flow: Flow) -> list[Graph]:
+    """The forwards of networks that some graphs are attached to, or are."""
+    above = (flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids)))
+    return [graph for graph in above if graph.kind is GraphKind.FORWARD]
 
 
 def is_first_of_step(graph: Graph, flow: Flow) -> bool:
