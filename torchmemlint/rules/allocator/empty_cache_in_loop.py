@@ -81,6 +81,7 @@ from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, 
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import CALLED_SELDOM, memory_of_another, stage_ends
 from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_of_test_case, is_part_of_forward
 from torchmemlint.semantics import purpose
@@ -159,6 +160,9 @@ GETTERS = TORCH.words["hands-out"]
 GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
 
+COST = "saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow"
+
+
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
     if event.effect is not Effect.EMPTY_CACHE or not flow.own(event.site):
         return
@@ -167,8 +171,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
         yield where
         return
     option = switch_of(event, flow)
-    little = why_little(event, flow) or (option and "it is an option of the program, which whoever sets it asks for")
-    cost = "saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow"
+    severity, cost = price("clean-up", COST, {"slow-iterations": lambda: why_little(event, flow), "an-option": lambda: option})
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
         fix = flow.remove(event.site, "Remove the call")
@@ -177,10 +180,10 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
             RULE,
             event.site,
             f"`{event.name}()` runs {where}{when(event, option, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
-            severity=Severity.NOTE if little else Severity.WARNING,
+            severity=severity,
             doubts=(*((CALLED_SELDOM,) if where == BY_NAME else may_end_a_stage(event, flow)), *is_shared(flow)),
             label="waits for the device, and the next allocation asks the driver again",
-            cost=f"{cost}; little here: {little}" if little else cost,
+            cost=cost,
             help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
             fix=fix,
         ),

@@ -86,15 +86,16 @@ start, so that case is only a note.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.findings import Fix, FlowStep, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, with_reason
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.cost.size import why_little
+from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
 from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
@@ -388,15 +389,16 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
         else:
             yield without_place(event, restored, what_is_copied(saved), flow)
     elif holding is not None:
+        severity, cost = price("copy-held", cost_of_holding(holding, ""), {"few-weights": lambda: restored.small})
         yield Draft(
             flow.at(
                 RULE,
                 event.site,
                 "the loaded checkpoint stays on the device while the model runs its steps",
-                severity=Severity.NOTE if restored.small else Severity.WARNING,
+                severity=severity,
                 doubts=() if single is not None else (ON_HOST,),
                 label="loaded onto the device and " + ("held" if holding.until is not None else "never released"),
-                cost=sized_cost(cost_of_holding(holding, ""), restored.small),
+                cost=cost,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=restored.steps,
             ),
@@ -409,23 +411,25 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
     """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
     holding = restored.holding
     several = not restored.numbers and is_in_each_process(event, restored, flow)
-    costly = (holding is not None and not restored.small) or several
     if runs_on_host(flow):
-        costly, cost = False, STRAY
+        growth, cost = "copy-on-host", STRAY
     elif holding is not None:
-        cost = sized_cost(cost_of_holding(holding, copied), "" if several else restored.small)
+        growth, cost = "copy-for-each-process" if several else "copy-held", cost_of_holding(holding, copied)
     elif several:
-        cost = FOR_EACH.format(copied=copied or "the file")
+        growth, cost = "copy-for-each-process", FOR_EACH.format(copied=copied or "the file")
     else:
-        cost = TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights")
-    if costly and (reason := why_left(flow.runs.world, flow.record.root, LEFT_OVER)):
-        costly, cost = False, with_reason(cost, reason)
+        growth, cost = (
+            "copy-in-passing",
+            TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights"),
+        )
+    severity, cost = price(growth, cost, of_load(restored, flow))
+    costly = severity is Severity.WARNING
     return Draft(
         flow.at(
             RULE,
             event.site,
             "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
-            severity=Severity.WARNING if costly else Severity.NOTE,
+            severity=severity,
             doubts=(BY_DEVICE,) if costly else (),
             label="no `map_location`",
             cost=cost,
@@ -439,6 +443,16 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
     )
 
 
+def of_load(restored: Restored, flow: Flow) -> dict[str, Callable[[], str]]:
+    """The circumstances of what a load leaves on the device."""
+
+    def left_over() -> str:
+        reason = why_left(flow.runs.world, flow.record.root, LEFT_OVER)
+        return reason.words if reason else ""
+
+    return {"few-weights": lambda: restored.small, "unreached": left_over}
+
+
 def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:
     """Whether the place that is given is one GPU, the same in each process: its number, or "cuda" where that is the first one."""
     place = place_of(event) or frozenset()
@@ -450,15 +464,15 @@ def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:
 
 def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
     """A load in several processes onto the same GPU, whichever is each process's own."""
-    left_over = why_left(flow.runs.world, flow.record.root, LEFT_OVER)
+    severity, cost = price("copy-for-each-process", ON_ONE, of_load(restored, flow))
     return Draft(
         flow.at(
             RULE,
             event.site,
             "every process loads the checkpoint onto the same GPU",
-            severity=Severity.NOTE if left_over else Severity.WARNING,
+            severity=severity,
             label="one GPU for all processes",
-            cost=with_reason(ON_ONE, left_over) if left_over else ON_ONE,
+            cost=cost,
             help="load on the host: `load_state_dict` copies each tensor to its parameter; or onto the device of the process",
             flow=restored.steps,
         ),
@@ -553,10 +567,6 @@ def networks_of(uses: Sequence[CallEffect], flow: Flow) -> list[tuple[FunctionRe
     """The networks that are restored, each with the function that calls it so; those further in are parts of them."""
     own = [use for use in uses if flow.own(use.site)] or uses
     return [*dict.fromkeys((flow.frame(use.site).ref, use.name.rpartition(".")[0]) for use in own)]
-
-
-def sized_cost(cost: str, why: str) -> str:
-    return f"{cost}; {why}" if why else cost
 
 
 def row_of(freed: Release | None, flow: Flow, site: Site, event: CallEffect) -> str:
