@@ -223,6 +223,8 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
                 value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
+        if found and all(is_partial(m, fact, cls) for fact, cls in project.attr(info.cls, name) if fact in init):
+            return UNKNOWN
         if found:
             cls = project.attribute_class(info.cls, name) or given_callable(m, info.cls, name)
             inner = m.outside(Kind.THING, text, cls, key=(oid, name))
@@ -236,6 +238,21 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def is_partial(m: Machine, fact: AttrFact, cls: ClassRef) -> bool:
+    """Whether an attribute is given a function of the project with some of its arguments, or one of several such:
+    ``self.score = partial(nearest, k=5) if probe else partial(linear, epochs=9)``."""
+    callee = fact.value.removesuffix("()")
+    if not fact.method or m.world.project.resolve(cls.path, callee, fact.method) != PARTIAL:
+        return False
+    calls = [call for call in m.world.facts(FunctionRef(cls.path, fact.method)).calls if call.callee == callee]
+    return bool(calls) and all(
+        bool(call.args) and m.world.project.is_function(cls.path, fact.method, call.args[0].name) for call in calls
+    )
+
+
+PARTIAL = "functools.partial"
 
 
 def given_callable(m: Machine, cls: ClassRef, name: str) -> ClassRef | None:
