@@ -173,6 +173,8 @@ def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | No
         return state.vars.get((oid, TRAINING), UNKNOWN)
     if name in TORCH.words["wrapped-module"] and info.kind is Kind.MODULE:
         return frozenset((Obj(oid),))
+    if info.kind is Kind.PREDICTOR and f"{info.cls}.{name}" in TORCH.words["guarded-parts"]:
+        return frozenset((Obj(oid),))
     return UNKNOWN if info.kind is Kind.PARAMS else None
 
 

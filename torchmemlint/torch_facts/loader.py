@@ -73,10 +73,12 @@ FILE = ""
 @dataclass(frozen=True, slots=True)
 class GuardedMethod:
     """A method that runs a model under no_grad by itself: any method of that name where ``keywords`` and ``package`` are empty,
-    else one that is called with one of the keywords, or in a file that imports the package."""
+    else one that is called with one of the keywords, or in a file that imports the package. ``asks`` is the argument with which a
+    caller asks it for gradients."""
 
     keywords: frozenset[str]
     package: str
+    asks: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,9 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         kind, effect = _word(group, "kind", frozenset(ClassKind)), _word(group, "effect", KIND_METHOD_EFFECTS)
         _add_all(kind_methods, "kind_methods", ((kind, name) for name in _names(group)), effect)
     guarded = {
-        name: GuardedMethod(frozenset(str(group.get("keywords", "")).split()), str(group.get("package", "")))
+        name: GuardedMethod(
+            frozenset(str(group.get("keywords", "")).split()), str(group.get("package", "")), str(group.get("asks", ""))
+        )
         for group in _tables(document, "guarded_methods")
         for name in _names(group)
     }

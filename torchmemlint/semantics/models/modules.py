@@ -8,10 +8,12 @@ from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.grad_guards import guards
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import EVERYTHING, Machine
 from torchmemlint.semantics.parameters import is_torch_function, parametric
+from torchmemlint.semantics.put_on_classes import put_on_class
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.trainers import record_trainer
@@ -198,9 +200,15 @@ def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
 
 
 def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
-    """Whether a method of an object that is not visible is one that switches grad mode off by itself (``generate``)."""
+    """Whether a method of an object that is not visible is one that switches grad mode off by itself (``generate``), or was put on its
+    class by the file and does."""
+    put = put_on_class(m.world, m.path, name)
+    if put is not None:
+        return guards(m.world, put)
     known = TORCH.guarded_methods.get(name)
     if known is None:
+        return False
+    if known.asks in call.keywords and truth(call.keywords[known.asks]) is not False:
         return False
     if not known.keywords and not known.package:
         return True
