@@ -225,6 +225,9 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
                 value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
+        functions = [torch_function_of(m, fact, cls) for fact, cls in project.attr(info.cls, name)]
+        if functions and None not in functions:
+            return frozenset(Ext(each) for each in functions if each is not None)
         if found and all(is_partial(m, fact, cls) for fact, cls in project.attr(info.cls, name) if fact in init):
             return UNKNOWN
         if found:
@@ -240,6 +243,15 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def torch_function_of(m: Machine, fact: AttrFact, cls: ClassRef) -> str | None:
+    """The absolute name of the function of torch that is assigned to an attribute: ``self.activation = torch.relu``."""
+    absolute = m.world.project.resolve(cls.path, fact.value, fact.method) if fact.kind is AttrKind.NAME else None
+    return absolute if absolute is not None and TORCH.function_effect(absolute) in COMPUTES else None
+
+
+COMPUTES = frozenset({Effect.KEEP, Effect.VIEW, Effect.CUT, Effect.LOSS})
 
 
 def is_partial(m: Machine, fact: AttrFact, cls: ClassRef) -> bool:
