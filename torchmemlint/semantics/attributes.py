@@ -22,7 +22,7 @@ from torchmemlint.semantics.parameters import (
     parametric_attributes,
 )
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
-from torchmemlint.semantics.state import ELEMENTS, TRAINING, UNNAMED, Kind, State
+from torchmemlint.semantics.state import ELEMENTS, TRAINING, UNNAMED, Kind, Mode, State
 from torchmemlint.semantics.stores import makes_recorder
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -51,6 +51,7 @@ from torchmemlint.semantics.values import (
     unknown,
     with_flags,
 )
+from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -221,6 +222,8 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
                 one = literal(fact.const)
                 sure = len(found) == 1 and not is_field(fact)
                 value = join(value, one if sure else join(one, UNKNOWN) if one != NONE else EMPTY)
+            elif (maker := maker_of_closures(m, info.cls, fact)) is not None:
+                value = join(value, inline_property(m, maker, oid, expr.node if expr is not None else 0, state))
             elif fact.kind is AttrKind.CALL:
                 value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
         if value:
@@ -252,6 +255,24 @@ def torch_function_of(m: Machine, fact: AttrFact, cls: ClassRef) -> str | None:
 
 
 COMPUTES = frozenset({Effect.KEEP, Effect.VIEW, Effect.CUT, Effect.LOSS})
+
+
+def maker_of_closures(m: Machine, cls: ClassRef, fact: AttrFact) -> FunctionRef | None:
+    """The method of the object's class that gives an attribute its value, and returns functions alone that it defines, and that run
+    no part of the object with parameters: ``self.draw = self.make_draw("uniform")``."""
+    holder, _, name = fact.value.removesuffix("()").partition(".")
+    if fact.kind is not AttrKind.CALL or holder != "self" or not name.isidentifier():
+        return None
+    method = m.world.project.method(cls, name)
+    if method is None or not m.world.facts(method).returned:
+        return None
+    given = m.result_of(method, Mode.ON)
+    found = m.world.function(method) if given and all(type(atom) is Func for atom in given) else None
+    if found is None:
+        return None
+    inside = [node for node in everything(found[0].body) if isinstance(node, ir.Lambda | ir.FunctionDef)]
+    parts = {node.name for each in inside for node in everything(each) if isinstance(node, ir.Attr)}
+    return None if parts & parametric_attributes(m.world, cls) else method
 
 
 def is_partial(m: Machine, fact: AttrFact, cls: ClassRef) -> bool:

@@ -70,9 +70,9 @@ def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
             else_state = run_block(m, statement.orelse, state)
             m.guards.pop()
             if else_state is None and then_state is not None and ends_turn(m, statement.orelse):
-                m.passed += [(depth, each) for each in conditions(statement.test, True)]
+                m.passed += [(depth, each, m.frame) for each in conditions(statement.test, True)]
     if left and else_state is not None:
-        m.passed += [(depth, each) for each in conditions(statement.test, False)]
+        m.passed += [(depth, each, m.frame) for each in conditions(statement.test, False)]
     joined = join_states(then_state, else_state)
     if m.freezes and then_state is not None and else_state is not None and joined is not None:
         note_conditions(m, statement, then_state, else_state, joined)
