@@ -38,6 +38,7 @@ from torchmemlint.semantics.values import (
 from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.loader import GuardedMethod
 from torchmemlint.torch_facts.words import ModuleEffect
 
 FREEZING = {
@@ -252,9 +253,11 @@ def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
     put = put_on_class(m.world, m.path, name)
     if put is not None:
         return guards(m.world, put)
-    known = TORCH.guarded_methods.get(name)
-    if known is None:
-        return False
+    return any(is_guarded(m, known, call) for known in TORCH.guarded_methods.get(name, ()))
+
+
+def is_guarded(m: Machine, known: GuardedMethod, call: Call) -> bool:
+    """Whether a call of a method of that name is one of a row's."""
     if known.asks in call.keywords and truth(call.keywords[known.asks]) is not False:
         return False
     if not known.keywords and not known.package:
