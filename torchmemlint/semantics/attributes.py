@@ -22,7 +22,7 @@ from torchmemlint.semantics.parameters import (
     parametric_attributes,
 )
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
-from torchmemlint.semantics.state import ELEMENTS, TRAINING, UNNAMED, Kind, State
+from torchmemlint.semantics.state import ELEMENTS, TRAINING, UNNAMED, Kind, Mode, State
 from torchmemlint.semantics.stores import makes_recorder
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -51,6 +51,7 @@ from torchmemlint.semantics.values import (
     unknown,
     with_flags,
 )
+from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -173,6 +174,8 @@ def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | No
         return state.vars.get((oid, TRAINING), UNKNOWN)
     if name in TORCH.words["wrapped-module"] and info.kind is Kind.MODULE:
         return frozenset((Obj(oid),))
+    if info.kind is Kind.PREDICTOR and f"{info.cls}.{name}" in TORCH.words["guarded-parts"]:
+        return frozenset((Obj(oid),))
     return UNKNOWN if info.kind is Kind.PARAMS else None
 
 
@@ -219,10 +222,17 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
                 one = literal(fact.const)
                 sure = len(found) == 1 and not is_field(fact)
                 value = join(value, one if sure else join(one, UNKNOWN) if one != NONE else EMPTY)
+            elif (maker := maker_of_closures(m, info.cls, fact)) is not None:
+                value = join(value, inline_property(m, maker, oid, expr.node if expr is not None else 0, state))
             elif fact.kind is AttrKind.CALL:
                 value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
+        functions = [torch_function_of(m, fact, cls) for fact, cls in project.attr(info.cls, name)]
+        if functions and None not in functions:
+            return frozenset(Ext(each) for each in functions if each is not None)
+        if found and all(is_partial(m, fact, cls) for fact, cls in project.attr(info.cls, name) if fact in init):
+            return UNKNOWN
         if found:
             cls = project.attribute_class(info.cls, name) or given_callable(m, info.cls, name)
             inner = m.outside(Kind.THING, text, cls, key=(oid, name))
@@ -236,6 +246,48 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def torch_function_of(m: Machine, fact: AttrFact, cls: ClassRef) -> str | None:
+    """The absolute name of the function of torch that is assigned to an attribute: ``self.activation = torch.relu``."""
+    absolute = m.world.project.resolve(cls.path, fact.value, fact.method) if fact.kind is AttrKind.NAME else None
+    return absolute if absolute is not None and TORCH.function_effect(absolute) in COMPUTES else None
+
+
+COMPUTES = frozenset({Effect.KEEP, Effect.VIEW, Effect.CUT, Effect.LOSS})
+
+
+def maker_of_closures(m: Machine, cls: ClassRef, fact: AttrFact) -> FunctionRef | None:
+    """The method of the object's class that gives an attribute its value, and returns functions alone that it defines, and that run
+    no part of the object with parameters: ``self.draw = self.make_draw("uniform")``."""
+    holder, _, name = fact.value.removesuffix("()").partition(".")
+    if fact.kind is not AttrKind.CALL or holder != "self" or not name.isidentifier():
+        return None
+    method = m.world.project.method(cls, name)
+    if method is None or not m.world.facts(method).returned:
+        return None
+    given = m.result_of(method, Mode.ON)
+    found = m.world.function(method) if given and all(type(atom) is Func for atom in given) else None
+    if found is None:
+        return None
+    inside = [node for node in everything(found[0].body) if isinstance(node, ir.Lambda | ir.FunctionDef)]
+    parts = {node.name for each in inside for node in everything(each) if isinstance(node, ir.Attr)}
+    return None if parts & parametric_attributes(m.world, cls) else method
+
+
+def is_partial(m: Machine, fact: AttrFact, cls: ClassRef) -> bool:
+    """Whether an attribute is given a function of the project with some of its arguments, or one of several such:
+    ``self.score = partial(nearest, k=5) if probe else partial(linear, epochs=9)``."""
+    callee = fact.value.removesuffix("()")
+    if not fact.method or m.world.project.resolve(cls.path, callee, fact.method) != PARTIAL:
+        return False
+    calls = [call for call in m.world.facts(FunctionRef(cls.path, fact.method)).calls if call.callee == callee]
+    return bool(calls) and all(
+        bool(call.args) and m.world.project.is_function(cls.path, fact.method, call.args[0].name) for call in calls
+    )
+
+
+PARTIAL = "functools.partial"
 
 
 def given_callable(m: Machine, cls: ClassRef, name: str) -> ClassRef | None:

@@ -78,9 +78,10 @@ def call_method(m: Machine, atom: Atom, name: str, call: Call, state: State) -> 
 
 
 def run_block(m: Machine, body: list[ir.Stmt], state: State | None) -> State | None:
+    passed = len(m.passed)
     for position, statement in enumerate(body):
         if state is None:
-            return None
+            break
         m.following = body[position + 1] if position + 1 < len(body) else None
         m.statements += 1
         if m.statements > HARD_LIMIT:
@@ -90,4 +91,5 @@ def run_block(m: Machine, body: list[ir.Stmt], state: State | None) -> State | N
         if m.watch is not None:
             m.watch(m, statement, state)
         state = STATEMENTS[type(statement)](m, statement, state)
+    del m.passed[passed:]
     return state

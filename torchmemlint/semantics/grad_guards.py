@@ -98,7 +98,7 @@ def guards_itself(world: World, name: str, call: Call) -> bool:
 def _guard_themselves(world: World, asked: tuple[str, Shape]) -> bool:
     name, shape = asked
     methods = [ref for ref in world.methods_named(name) if shape.fits(world.header(ref).params)]
-    guarding = {ref for ref in methods if _guards(world, ref)}
+    guarding = {ref for ref in methods if guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
     return len(guarding) > len(others)
 
@@ -111,7 +111,7 @@ def may_guard(world: World, ref: FunctionRef, callee: str) -> bool:
 
 def _may_guard(world: World, asked: tuple[FunctionRef, str]) -> bool:
     ref, callee = asked
-    guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if _guards(world, each)]
+    guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if guards(world, each)]
     calls = [call for call in world.facts(ref).calls if call.callee == callee] if guarding else ()
     shapes = {Shape(sum(not arg.keyword for arg in call.args), frozenset(call.keywords)) for call in calls}
     return any(shape.fits(world.header(each).params) for each in guarding for shape in shapes)
@@ -124,7 +124,8 @@ def _hands_on(world: World, ref: FunctionRef, name: str) -> bool:
     )
 
 
-def _guards(world: World, ref: FunctionRef) -> bool:
+def guards(world: World, ref: FunctionRef) -> bool:
+    """Whether a function switches grad mode off by itself: by decorator, inside, or through methods of its class that do."""
     return _switches_off(world, ref) or _runs_by_what_guards(world, ref)
 
 

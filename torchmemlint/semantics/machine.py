@@ -122,6 +122,10 @@ class Machine:
     loops: list[tuple[int, int]] = field(default_factory=list)
     loop_statements: dict[tuple[int, int], ir.For | ir.While] = field(default_factory=dict)
     guards: list[tuple[int, str]] = field(default_factory=list)
+    """The tests of the branches around, each with the number of loops around it."""
+    passed: list[tuple[int, str, int]] = field(default_factory=list)
+    """As ``guards``, of tests that let the run go on where others leave the turn or the call (``if step % 100: continue``), each with
+    its frame."""
     handlers: list[int] = field(default_factory=list)
     holders: dict[int, int] = field(default_factory=dict)
     """Object held by an attribute → the object whose attribute it is."""
@@ -231,7 +235,10 @@ class Machine:
 
     def site(self, node: int) -> Site:
         depth = len(self.loops)
-        guards = tuple([text for level, text in self.guards if level == depth]) if self.guards else ()
+        guards: tuple[str, ...] = ()
+        if self.guards or self.passed:
+            passed = [text for level, text, _ in self.passed if level == depth]
+            guards = (*[text for level, text in self.guards if level == depth], *passed)
         return Site(self.frame, node, tuple(self.loops), guards, self.handlers[-1] if self.handlers else -1)
 
     def open_frame(self, closure: Closure, call: int) -> int:

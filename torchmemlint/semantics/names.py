@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import EXPRESSIONS, handles
+from torchmemlint.semantics.frozen_by_arguments import made_frozen
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.machine import Closure, Machine
 from torchmemlint.semantics.parameters import made_without_parameters
@@ -129,6 +130,8 @@ def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> Non
 
 
 def note_bare(m: Machine, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
-    """Record of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
-    if m.heap[oid].kind is Kind.MODULE and made_without_parameters(m.world, ref, callee, cls):
+    """Record of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters that learn."""
+    if m.heap[oid].kind is not Kind.MODULE:
+        return
+    if made_without_parameters(m.world, ref, callee, cls) or made_frozen(m.world, ref, callee, cls):
         m.bare.add(oid)

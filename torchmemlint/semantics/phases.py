@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.syntax import does_training, names_in
-from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.text import conditions, dotted, text_of
 from torchmemlint.semantics.values import truth
+from torchmemlint.semantics.walk import names_inside, walk
 
 MAX_PHASES = 2
 """Tests of a phase on which a root is run once per value."""
@@ -79,7 +81,8 @@ def note_phase(m: Machine, statement: ir.If) -> None:
 
 
 def assumed(m: Machine, test: ir.Expr) -> bool | None:
-    if not m.assumptions:
+    """What this run assumes of a test, or knows because another way out was not taken above it."""
+    if not m.assumptions and not m.passed:
         return None
     match test:
         case ir.Unary(op="not"):
@@ -94,9 +97,26 @@ def assumed(m: Machine, test: ir.Expr) -> bool | None:
         case ir.Compare(ops=[op]) if op in ("!=", "is not"):
             positive = ir.Compare(test.node, test.left, ["==" if op == "!=" else "is"], test.comparators)
             inner = m.assumptions.get(phase_key_of(m, positive))
-            return None if inner is None else not inner
+            return passed(m, test) if inner is None else not inner
         case _:
-            return m.assumptions.get(phase_key_of(m, test))
+            known = m.assumptions.get(phase_key_of(m, test))
+            return passed(m, test) if known is None else known
+
+
+def passed(m: Machine, test: ir.Expr) -> bool | None:
+    """What an early return or ``continue`` above left of a test of attributes that the method does not set:
+    ``if self.step < self.warmup: return``."""
+    texts = {text for _, text, frame in m.passed if frame == m.frame}
+    found = next((holds for holds in (True, False) if texts and texts.issuperset(conditions(test, holds))), None)
+    if found is None:
+        return None
+    parts = list(walk(test))
+    owner = m.world.header(m.ref).owner
+    names = {part.name for part in parts if isinstance(part, ir.Attr)}
+    if not owner or names_inside(test) != {"self"} or any(isinstance(part, ir.Call) for part in parts):
+        return None
+    attrs = m.world.project.attrs(ClassRef(m.path, owner))
+    return None if any(fact.name in names and fact.method == m.ref.qualname for fact in attrs) else found
 
 
 def phase_key_of(m: Machine, test: ir.Expr) -> str:

@@ -7,6 +7,9 @@ from functools import partial
 from itertools import product
 
 from torchmemlint.errors import TOO_LARGE, SourceError
+from torchmemlint.index.arguments import argument_given
+from torchmemlint.index.edges import Caller
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.query_log import QueryTrace
@@ -209,7 +212,8 @@ class Runs:
         m.frozen_wherever = self.frozen_wherever
         m.freezes_itself = partial(freezes_itself, self.world)
         if owner is not None:
-            m.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
+            if not ref.qualname.endswith("__init__"):
+                m.frozen_attributes = self.frozen_attributes(owner) | self.given_frozen(owner)
         return m
 
     def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
@@ -252,6 +256,36 @@ class Runs:
         if found and self.world.is_module_class(cls) and parametric_attributes(self.world, cls) <= found:
             found.add(EVERYTHING)
         return Freezing(frozenset(found), tuple(sorted((each, one) for each, one in maybe.items() if each not in found)))
+
+    def given_frozen(self, cls: ClassRef) -> frozenset[str]:
+        """Attributes that hold what the constructor is given, where every visible call gives it an attribute that its own object leaves
+        frozen: ``Tuner(reference=self.expert)``."""
+        project = self.world.project
+        init = project.method(cls, "__init__")
+        callers = project.callers(init) if init is not None else None
+        if init is None or callers is None or not callers.calls or project.subclasses(cls):
+            return frozenset()
+        params = {param.name for param in self.world.header(init).params[1:]}
+        places: dict[str, set[str]] = {}
+        for fact in project.attrs(cls):
+            if fact.kind is not AttrKind.NAME or fact.method != init.qualname or fact.value not in params:
+                fact = fact._replace(value="")
+            places.setdefault(fact.name, set()).add(fact.value)
+        return frozenset(
+            name
+            for name, values in places.items()
+            if "" not in values and all(self._always_given_frozen(init, value, callers.calls) for value in values)
+        )
+
+    def _always_given_frozen(self, init: FunctionRef, parameter: str, calls: tuple[Caller, ...]) -> bool:
+        params = self.world.header(init).params[1:]
+        for caller in calls:
+            arg = argument_given(params, parameter, caller.call.args)
+            owner = self.world.header(caller.ref).owner
+            holder, _, name = arg.name.partition(".") if arg is not None else ("", "", "")
+            if holder != "self" or not owner or name not in self.frozen_attributes(ClassRef(caller.ref.path, owner)):
+                return False
+        return True
 
     def frozen_where_made(self, cls: ClassRef, depth: int = 0) -> bool:
         """Whether each object of a class that is visibly made is held by an attribute that is left frozen, or by an object of

@@ -17,7 +17,7 @@ from torchmemlint.semantics.narrowing import narrow
 from torchmemlint.semantics.phases import decide, note_phase
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State, join_states
-from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.text import conditions, dotted, text_of
 from torchmemlint.semantics.values import UNKNOWN, Value
 from torchmemlint.semantics.with_blocks import check_bare_manager
 from torchmemlint.torch_facts import TORCH
@@ -53,6 +53,7 @@ def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
         note_phase(m, statement)
     then_state: State | None = None
     else_state: State | None = None
+    left = False
     depth = len(m.loops)
     if answer is not False:
         branch = state.copy() if answer is None else state
@@ -62,15 +63,28 @@ def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
             m.guards.pop()
             if then_state is None:
                 m.record.leaving.add((m.frame, m.site(statement.node).loops, text))
+                left = ends_turn(m, statement.then)
     if answer is not True:
         if narrow(m, statement.test, False, state):
             m.guards.append((depth, f"not {text}"))
             else_state = run_block(m, statement.orelse, state)
             m.guards.pop()
+            if else_state is None and then_state is not None and ends_turn(m, statement.orelse):
+                m.passed += [(depth, each, m.frame) for each in conditions(statement.test, True)]
+    if left and else_state is not None:
+        m.passed += [(depth, each, m.frame) for each in conditions(statement.test, False)]
     joined = join_states(then_state, else_state)
     if m.freezes and then_state is not None and else_state is not None and joined is not None:
         note_conditions(m, statement, then_state, else_state, joined)
     return joined
+
+
+def ends_turn(m: Machine, block: list[ir.Stmt]) -> bool:
+    """Whether a block ends the turn of its loop, or the call of its function where no loop is around, so that what follows it runs in
+    other turns and calls alone. One that ends the loop limits no turn: what follows runs in all that there are."""
+    if not block or not isinstance(block[-1], ir.Continue | ir.Return):
+        return False
+    return isinstance(block[-1], ir.Continue) or not m.loops or m.loops[-1][0] != m.frame
 
 
 @handles(STATEMENTS, ir.Match)

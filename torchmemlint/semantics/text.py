@@ -54,6 +54,25 @@ def _operation(expr: ir.Expr, depth: int) -> str:
             return "…"
 
 
+def conditions(test: ir.Expr, holds: bool) -> list[str]:
+    """What holds where a test does, or does not, as texts: ``not (a % n != 0 or b)`` is ``a % n == 0`` and ``not b``."""
+    match test:
+        case ir.Unary(op="not"):
+            return conditions(test.value, not holds)
+        case ir.BoolOp() if holds is (test.op == "and"):
+            return [*conditions(test.left, holds), *conditions(test.right, holds)]
+        case ir.Compare(ops=[op]) if not holds:
+            return [text_of(ir.Compare(test.node, test.left, [OPPOSITE[op]], test.comparators))]
+        case ir.Binary(op="%"):
+            return [f"{text_of(test)} {'!=' if holds else '=='} 0"]
+        case _:
+            return [text_of(test) if holds else f"not {text_of(test)}"]
+
+
+OPPOSITES = [("==", "!="), ("<", ">="), (">", "<="), ("is", "is not"), ("in", "not in")]
+OPPOSITE = dict(OPPOSITES) | {right: left for left, right in OPPOSITES}
+
+
 def short(text: str, width: int = 40) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 

@@ -73,10 +73,12 @@ FILE = ""
 @dataclass(frozen=True, slots=True)
 class GuardedMethod:
     """A method that runs a model under no_grad by itself: any method of that name where ``keywords`` and ``package`` are empty,
-    else one that is called with one of the keywords, or in a file that imports the package."""
+    else one that is called with one of the keywords, or in a file that imports the package. ``asks`` is the argument with which a
+    caller asks it for gradients."""
 
     keywords: frozenset[str]
     package: str
+    asks: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class TorchFacts:
     """Methods of other libraries' modules that return a module that is part of them."""
     kind_methods: dict[tuple[str, str], Effect]
     """(kind of class, method) → effect."""
-    guarded_methods: dict[str, GuardedMethod]
+    guarded_methods: dict[str, tuple[GuardedMethod, ...]]
     """Name of a method of an unknown object that switches grad mode off by itself → what says that it is meant."""
     hooks: dict[tuple[str, str], HookEffect]
     """(absolute name of a base class, method that overrides) → what surrounds the call."""
@@ -224,11 +226,12 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
     for group in _tables(document, "kind_methods"):
         kind, effect = _word(group, "kind", frozenset(ClassKind)), _word(group, "effect", KIND_METHOD_EFFECTS)
         _add_all(kind_methods, "kind_methods", ((kind, name) for name in _names(group)), effect)
-    guarded = {
-        name: GuardedMethod(frozenset(str(group.get("keywords", "")).split()), str(group.get("package", "")))
-        for group in _tables(document, "guarded_methods")
-        for name in _names(group)
-    }
+    guarded: dict[str, tuple[GuardedMethod, ...]] = {}
+    for group in _tables(document, "guarded_methods"):
+        keywords = frozenset(str(group.get("keywords", "")).split())
+        known = GuardedMethod(keywords, str(group.get("package", "")), str(group.get("asks", "")))
+        for name in _names(group):
+            guarded[name] = (*guarded.get(name, ()), known)
     hooks: dict[tuple[str, str], HookEffect] = {}
     for group in _tables(document, "hooks"):
         around, bases = _word(group, "effect", frozenset(HookEffect)), cast("list[str]", group["bases"])

@@ -77,6 +77,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, why_little
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import CALLED_SELDOM, memory_of_another, stage_ends
@@ -91,8 +92,8 @@ from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.ways import way_to
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.walk import names_inside, nodes_of, walk
 from torchmemlint.semantics.world import MODULE, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
@@ -272,6 +273,8 @@ def step_path(event: CallEffect, flow: Flow) -> str | Fact:
         return Fact("clean-up-at-the-end", "the steps end after it")
     if MEASURES.search(event.followed_by):
         return Fact("clean-up-for-measuring", "the memory is measured after it")
+    if not event.site.loops and is_measurement(flow):
+        return Fact("clean-up-for-measuring", "the function gives back how much memory it measured")
     if event.site.loops:
         return in_loop(event, flow)
     ref = flow.record.root
@@ -327,24 +330,26 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
         if (is_training(other) or is_possible_step(other)) and other.site.loops == event.site.loops
         for test in other.site.guards
     }
+    if not of_steps and event.site.loops:
+        of_steps = of_forwards(event, flow)
     own = [test for test in event.site.guards if test not in of_steps]
     tests = [test for test in own if not test.startswith("not ")]
     gates = event.gates if own else ()
     if any(is_listed_turn(test, event, flow) for test in tests):
         return True
-    return (
-        any(is_rate(test) for test in [*tests, *gates])
-        or any(is_answer(test) for test in gates)
-        or is_passed_seldom(event, flow)
-    )
+    return any(is_rate(test) for test in [*tests, *gates]) or any(is_answer(test) for test in gates)
 
 
-def is_passed_seldom(event: CallEffect, flow: Flow) -> bool:
-    """Whether the function returns before the call unless a number can be divided: ``if step % 100 != 0: return``."""
-    lowered = flow.lowered(event.site)
-    body = lowered.functions[next(iter(lowered.functions))].body
-    passed = [text_of(test) for test, value in way_to(body, lowered.enclosing(event.site.node)) if value is False]
-    return any(REMAINDER in part and "==" not in part for test in passed for part in CONJUNCTION.split(test))
+def of_forwards(event: CallEffect, flow: Flow) -> set[str]:
+    """The tests that all networks wait for that run in the call's loop, itself: whether there is a batch, and whether it is worth a run.
+    A test of the iteration's number is none of them: what comes every hundredth time is no step of its own."""
+    networks = [
+        set(graph.site.guards)
+        for graph in [*flow.record.graphs.values(), *flow.record.forwards.values()]
+        if graph.site.loops == event.site.loops and (graph.kind is GraphKind.FORWARD or graph.direct)
+    ]
+    shared = set[str].intersection(*networks) if networks else set[str]()
+    return {test for test in shared if REMAINDER not in test}
 
 
 REMAINDER = " % "
@@ -400,10 +405,40 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
     return False
 
 
+def is_measurement(flow: Flow) -> bool:
+    """Whether the function returns, or computes what it returns of, how much memory was in use."""
+    found = flow.runs.world.function(flow.record.root)
+    if found is None or not any(MEASURES.search(call.callee) for call in flow.runs.world.facts(flow.record.root).calls):
+        return False
+    nodes = list(nodes_of(found[0].body))
+    measured = {
+        target.id
+        for node in nodes
+        if isinstance(node, ir.Assign) and any(MEASURES.search(callee) for callee in callees_inside(node.value))
+        for target in node.targets
+        if isinstance(target, ir.Name)
+    }
+    given = [node.value for node in nodes if isinstance(node, ir.Return) and node.value is not None]
+    return any(
+        measured & names_inside(value) or any(MEASURES.search(callee) for callee in callees_inside(value)) for value in given
+    )
+
+
+def callees_inside(expr: ir.Expr) -> Iterator[str]:
+    return (dotted(node.func) for node in walk(expr) if isinstance(node, ir.Call))
+
+
 def is_rate(test: str) -> bool:
     """Whether a test lets the call through now and then: by a count, a size or a measurement."""
     parts = CONJUNCTION.split(test)
-    return any(RATE.search(part) and (not DEVICE.search(part) or SHORT.search(part)) for part in parts)
+    return any(
+        RATE.search(part) and (not DEVICE.search(part) or SHORT.search(part)) and not NEARLY_ALWAYS.search(part)
+        for part in parts
+    )
+
+
+NEARLY_ALWAYS = re.compile(r" % .*!=")
+"""Tests that hold for all numbers but those that can be divided."""
 
 
 def is_answer(value: str) -> bool:
@@ -577,8 +612,9 @@ def tensor_like(flow: Flow, gid: int) -> bool:
 
 
 def drives_steps(flow: Flow) -> bool:
-    """Whether the function has a loop of its own in which a model runs: outside of it is before or after all steps."""
-    return any(graph.site.loops for graph in own_models(flow))
+    """Whether the function has a loop of its own in which a model runs, or over a loader: outside of it is before or after all steps."""
+    loads = any(frame == 0 and info.kind is Kind.LOADER for (frame, _), info in flow.record.loops.items())
+    return loads or any(graph.site.loops for graph in own_models(flow))
 
 
 def own_models(flow: Flow) -> Iterator[Graph]:

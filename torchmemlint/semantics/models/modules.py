@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.fact_words import AttrKind, ParamKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.frozen_by_arguments import frozen_by_arguments
+from torchmemlint.semantics.grad_guards import guards
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import EVERYTHING, Machine
-from torchmemlint.semantics.parameters import is_torch_function, parametric
+from torchmemlint.semantics.parameters import is_torch_function, parametric, parametric_attributes
+from torchmemlint.semantics.put_on_classes import put_on_class
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.trainers import record_trainer
@@ -35,6 +38,7 @@ from torchmemlint.semantics.values import (
 from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.loader import GuardedMethod
 from torchmemlint.torch_facts.words import ModuleEffect
 
 FREEZING = {
@@ -66,7 +70,7 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
     oid = m.allocate(kind, call.node, text, cls)
     if any(isinstance(b, str) and class_kind(b) is Kind.HF_TRAINER for b in mro):
         record_trainer(m, cls, call)
-    if module and (built_frozen(m, cls, call) or EVERYTHING in m.frozen_in(cls)):
+    if module and (built_frozen(m, cls, call) or given_frozen(m, cls, call) or EVERYTHING in m.frozen_in(cls)):
         state.vars[oid, FROZEN] = const(True)
     if module and built_bare(m, cls, call):
         m.bare.add(oid)
@@ -74,6 +78,7 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         state.vars[oid, FROZEN] = const(True)  # around modules that are
     else:
         m.bare.discard(oid)  # made here in another iteration, with other arguments
+    freeze_what_is_given(m, cls, call, state)
     if kind is Kind.INSTANCE:
         # What the constructor is given it may keep.
         gids = [m.whole(v, state)[0] for v in handed_in(m, oid, cls, call, state)]
@@ -82,6 +87,22 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
         if not keep_fields(m, oid, cls, call, state):
             m.sink(kept, SinkKind.PASSED, text, call.node)
     return frozenset((Obj(oid),))
+
+
+def freeze_what_is_given(m: Machine, cls: ClassRef, call: Call, state: State) -> None:
+    """A constructor that freezes an attribute freezes the module that it was given for it."""
+    frozen = m.frozen_in(cls)
+    init = m.world.project.method(cls, "__init__") if frozen else None
+    if init is None:
+        return
+    params = [param.name for param in m.world.header(init).params[1:] if param.kind is ParamKind.POSITIONAL]
+    for fact in m.world.project.attrs(ClassRef(init.path, m.world.header(init).owner)):
+        if fact.name not in frozen or fact.kind is not AttrKind.NAME or fact.method != init.qualname:
+            continue
+        given = call.get(params.index(fact.value) if fact.value in params else -1, fact.value)
+        for atom in given or ():
+            if type(atom) is Obj and m.heap[atom.oid].kind in (Kind.MODULE, Kind.THING):
+                m.set_frozen(atom.oid, True, state)
 
 
 def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> list[Value]:
@@ -147,9 +168,22 @@ def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = 
     return all(
         type(a) in (Const, Plain, Func)
         or (type(a) is Ext and is_torch_function(a.name))
+        or (type(a) is Obj and is_plain_callable(m, a.oid))
         or (type(a) is Obj and (a.oid in m.bare or (frozen_in is not None and m.frozen(a.oid, frozen_in))))
         for v in given
         for a in v or ()
+    )
+
+
+def is_plain_callable(m: Machine, oid: int) -> bool:
+    """Whether an object is of a class that is no module, and holds none: it has no parameters."""
+    info = m.heap[oid]
+    return (
+        info.kind is Kind.INSTANCE
+        and isinstance(info.cls, ClassRef)
+        and m.world.is_module_class(info.cls) is False
+        and not parametric_attributes(m.world, info.cls)
+        and not m.world.project.subclasses(info.cls)
     )
 
 
@@ -165,6 +199,22 @@ def built_frozen(m: Machine, cls: ClassRef, call: Call) -> bool:
             if params and params[0].default == str(frozen):
                 return len(call.positional) < len([p for p in m.world.header(init).params if p.kind is ParamKind.POSITIONAL])
     return False
+
+
+def given_frozen(m: Machine, cls: ClassRef, call: Call) -> bool:
+    """Whether a module is built so that none of its own parameters wants a gradient, by the flags that its constructor is given."""
+    init = m.world.project.method(cls, "__init__")
+    if init is None or call.more:
+        return False
+    params = m.world.header(init).params[1:]
+    places = [param.name for param in params if param.kind is ParamKind.POSITIONAL]
+    known: dict[str, bool] = {}
+    for param in params:
+        value = call.get(places.index(param.name) if param.name in places else -1, param.name)
+        flag = truth(value) if value is not None else {"True": True, "False": False}.get(param.default)
+        if flag is not None:
+            known[param.name] = flag
+    return frozen_by_arguments(m.world, cls, known)
 
 
 def gives_indices(m: Machine, name: str, call: Call) -> bool:
@@ -198,9 +248,17 @@ def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
 
 
 def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
-    """Whether a method of an object that is not visible is one that switches grad mode off by itself (``generate``)."""
-    known = TORCH.guarded_methods.get(name)
-    if known is None:
+    """Whether a method of an object that is not visible is one that switches grad mode off by itself (``generate``), or was put on its
+    class by the file and does."""
+    put = put_on_class(m.world, m.path, name)
+    if put is not None:
+        return guards(m.world, put)
+    return any(is_guarded(m, known, call) for known in TORCH.guarded_methods.get(name, ()))
+
+
+def is_guarded(m: Machine, known: GuardedMethod, call: Call) -> bool:
+    """Whether a call of a method of that name is one of a row's."""
+    if known.asks in call.keywords and truth(call.keywords[known.asks]) is not False:
         return False
     if not known.keywords and not known.package:
         return True

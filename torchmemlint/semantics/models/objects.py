@@ -29,6 +29,7 @@ from torchmemlint.semantics.models.modules import (
     DRAWING,
     PARAMETER_ITERATORS,
     PARAMETERS,
+    construct_instance,
     gives_data,
     gives_indices,
     gives_no_graph,
@@ -65,6 +66,7 @@ from torchmemlint.semantics.values import (
     truth,
     with_flags_set,
 )
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect, ModuleEffect
 
@@ -82,6 +84,10 @@ def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
         if own is not None:
             (function,) = function_value(m, own, oid)
             return call_atom(m, function, call, state)
+    if info.kind is Kind.MODULE and isinstance(info.cls, ClassRef) and info.external and has_no_forward(m.world, info.cls):
+        return construct_instance(
+            m, info.cls, call, state
+        )  # none of its objects can be called: this is the class, or a part of one
     handler = CALLED.get(info.kind)
     if info.kind is Kind.SELF and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
         handler = call_module
@@ -101,6 +107,20 @@ def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
         m.retype(oid, Kind.THING, cls)
         return call_object(m, oid, call, state)
     return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=info.kind is Kind.THING)
+
+
+def has_no_forward(world: World, cls: ClassRef) -> bool:
+    """Whether neither a class nor those below it have a forward, and all above it are visible: ``make_solver: Solver``, of what
+    ``functools.partial`` gave, makes a solver where it is called."""
+    project = world.project
+    if any(isinstance(base, str) and base != TORCH.names["module"] for base in project.mro(cls)):
+        return False
+    names = (FORWARD_METHOD, "__call__")
+    return not any(
+        project.method(each, name) is not None or project.attr(each, name)
+        for each in (cls, *project.subclasses(cls))
+        for name in names
+    )
 
 
 def called_by_its_arguments(m: Machine, call: Call) -> ClassRef | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -171,7 +172,7 @@ def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, 
         for atom in value:
             if type(atom) is Tensor and name in FROM_ARRAYS:
                 m.notice(atom.graphs, Seen.ARRAY)
-            elif type(atom) is Tensor:
+            elif type(atom) is Tensor and name.partition(".")[0] not in STANDARD_LIBRARY:
                 m.notice(atom.graphs, Seen.TORCH_OP)
                 m.operation(atom.graphs, "loss" if effect is Effect.LOSS else last)
     if last in JOINS:
@@ -179,6 +180,10 @@ def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, 
     if m.weighs_evidence and effect in OF_TENSORS:
         for value in values if last in TENSORS_ONLY else values[:1]:
             m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), Seen.TENSOR)
+
+
+STANDARD_LIBRARY = sys.stdlib_module_names - {"builtins"}
+"""Packages whose functions say nothing of what they are given: ``os.path.join(folder, name)`` takes no tensor."""
 
 
 def note_joined(m: Machine, call: Call, state: State) -> None:

@@ -16,12 +16,14 @@ from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.modules import method_guards_itself
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import (
+    BACKWARD,
     CLEARS,
     PASS_THROUGH,
     STEPS,
     call_opaque,
     hands_out_a_number,
     is_method_of_text,
+    may_be_attached,
     only_method,
 )
 from torchmemlint.semantics.names import function_value
@@ -74,9 +76,13 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     me: Value = frozenset((atom,)) if sure else unknown(atom.hints)
     m.notice(atom.graphs, name)
     effect = TORCH.methods.get(name)
+    real = is_real(m, atom)
+    if name == BACKWARD and not real and call.positional and may_be_attached(m, call, state):
+        back_propagate(
+            m, call.positional[:1], call, state
+        )  # what is not known may be an engine: a tensor's gradient has no graph
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
-    real = is_real(m, atom)
     if name == "eval" and not real and not call.all():
         return evaluated_module(m, atom, call, state)
     if name in TORCH.module_methods and not sure:
