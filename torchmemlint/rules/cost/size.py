@@ -47,7 +47,7 @@ LARGE_BYTES = 75_000_000
 SIZE_UNKNOWN = "the code does not show that the networks are large"
 ON_HOST = "it runs on the host, where nothing is moved to a device"
 ONE_STEP = "the batch is one step of an environment"
-ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
+ENDS_AT_ONCE = "dropped at the detach, before that of the training step is built"
 
 
 def why_small(graphs: Sequence[Graph], flow: Flow) -> str:

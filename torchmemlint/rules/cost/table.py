@@ -36,7 +36,7 @@ class Row:
 
     when     the circumstance that must hold; "" for the last row of a growth, which always matches
     at_most  the iterations that there may be, and must be known; None where their number does not matter
-    says     what is added to the cost
+    says     what is added to the cost, or said instead of it (``instead``)
     source   where it is measured, or who says it
     """
 
@@ -45,14 +45,18 @@ class Row:
     at_most: int | None
     says: str
     source: str
+    instead: bool = False
 
-    def why(self, circumstances: Circumstances, turns: int) -> str | None:
-        """What the row adds to a cost; None where it does not match."""
+    def cost(self, cost: str, circumstances: Circumstances, turns: int) -> str | None:
+        """What the row makes of a cost; None where it does not match."""
         if self.at_most is not None and not 0 <= turns <= self.at_most:
             return None
         asked = circumstances.get(self.when)
         why = asked() if asked is not None else ""
-        return self.says.format(why=why, turns=turns) if why or not self.when else None
+        if self.when and not why:
+            return None
+        says = self.says.format(why=why, turns=turns)
+        return says if self.instead else cost + says
 
 
 @cache
@@ -63,8 +67,9 @@ def table() -> Mapping[str, tuple[Row, ...]]:
     for entry in entries["row"]:
         for growth in entry["growth"].split():
             when, at_most = entry.get("when", ""), entry.get("at-most")
-            says = entry.get("says", entries["says"][when] if when else "")
-            row = Row(Severity(entry["severity"]), when, at_most, says, entry["source"])
+            instead = entry.get("instead", "")
+            says = instead or entry.get("says", entries["says"][when] if when else "")
+            row = Row(Severity(entry["severity"]), when, at_most, says, entry["source"], bool(instead))
             above = found.get(growth, ())
             if above and not above[-1].when and above[-1].at_most is None:
                 raise KeyError(f"{growth}: a row behind the last one")
@@ -76,7 +81,7 @@ def price(growth: str, cost: str, circumstances: Circumstances, turns: int = -1)
     """What a mistake costs. ``cost`` says what grows; ``turns`` are the iterations of the loops in which it does, -1 where they are not
     known. Raises KeyError for a growth that the table does not have."""
     for row in table()[growth]:
-        why = row.why(circumstances, turns)
-        if why is not None:
-            return Price(row.severity, cost + why)
+        said = row.cost(cost, circumstances, turns)
+        if said is not None:
+            return Price(row.severity, said)
     raise KeyError(f"{growth}: no last row")
