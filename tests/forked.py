@@ -5,8 +5,8 @@ streams and limits, reads and writes as any process, and ends by the program's o
 is imported and from where, and what Python reads from its environment. A run that gives variables to Python itself is therefore a
 fresh process, and so is every run where processes cannot be forked.
 
-``growth`` is the same for ``torchmemlint run``, whose process becomes that of a program with torch: the copied process has loaded torch,
-which takes three seconds, and nothing else that the program would not have loaded.
+``growth`` is the same for ``torchmemlint run``, whose process becomes that of a program with torch, and ``script`` for a file that imports
+torch: the copied process has loaded torch, which takes three seconds, and nothing else that the program would not have loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(
     cpu_seconds: int = 0,
     timeout: float = 120,
 ) -> Done[bytes]:
-    """``python arguments…`` in ``cwd``, where the first argument is ``-m`` or ``-c``. Without ``stdin`` there is nothing to read;
+    """``python arguments…`` in ``cwd``, where the first argument is ``-m``, ``-c`` or a file. Without ``stdin`` there is nothing to read;
     ``env`` replaces the environment; ``cpu_seconds`` limits the CPU time of each process, 0 does not. Raises TimeoutExpired."""
     return _run(arguments, cwd, stdin, env, cpu_seconds, timeout, "")
 
@@ -59,6 +59,12 @@ def growth(*arguments: str, cwd: Path, timeout: float = 300) -> Done[str]:
     return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def script(*arguments: str, cwd: Path, timeout: float = 300) -> Done[str]:
+    """``python arguments…`` in ``cwd``, of which the first is a file that imports torch, and what it printed."""
+    done = _run(arguments, cwd, None, None, 0, timeout, "torch")
+    return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
 def _run(
     arguments: Sequence[str | bytes],
     cwd: Path,
@@ -70,7 +76,8 @@ def _run(
 ) -> Done[bytes]:
     wanted = dict(os.environ if env is None else env)
     words = [os.fsdecode(word) for word in arguments]
-    if sys.platform != "linux" or words[0] not in ("-m", "-c") or _of_python(wanted) != _of_python(os.environ):
+    can_be_copied = words[0] in ("-m", "-c") or words[0].endswith(".py")
+    if sys.platform != "linux" or not can_be_copied or _of_python(wanted) != _of_python(os.environ):
         return _fresh(words, cwd, stdin, wanted, cpu_seconds, timeout)
     return _parent(loaded).run(words, cwd, stdin, wanted, cpu_seconds, timeout)
 
@@ -266,6 +273,8 @@ def _become(order: dict[str, object], descriptors: array.array[int]) -> Callable
     if sys.version_info < (3, 11) or not env.get("PYTHONSAFEPATH"):
         sys.path.insert(0, cwd if words[0] == "-m" else "")
     sys.argv[:] = [words[0], *words[2:]]
+    if words[0].endswith(".py"):
+        return lambda: _become_program(sys.executable, [sys.executable, *words])
     if words[0] == "-m":
         return lambda: runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     return lambda: exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
