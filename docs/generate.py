@@ -24,6 +24,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import walk_packages
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -133,7 +134,9 @@ def typical(code: str) -> str:
     rule = rules.rule_of(code)
     blocks = re.findall(r"^```python\n(.*?)^```$", rules.page(code), re.MULTILINE | re.DOTALL)
     options = {"preview": True, "extend-select": [code], "notes": True, "min-confidence": "low"}
-    found = check_source(blocks[0], "example.py", options=options, isolated=True) if blocks and code > "TML1" else []
+    with TemporaryDirectory() as alone:  # else a file of the current folder, around which others are looked for
+        name = os.path.join(alone, "example.py")
+        found = check_source(blocks[0], name, options=options, isolated=True) if blocks and code > "TML1" else []
     crash = next((one for one in found if one.code == INTERNAL_ERROR), None)
     if crash is not None:
         raise SystemExit(f"{code}: the example of its page: {crash.message}")

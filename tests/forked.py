@@ -4,6 +4,9 @@ A start of Python that loads the program takes 0.7 s of CPU, a copy 0.05 s. A co
 streams and limits, reads and writes as any process, and ends by the program's own end. What it cannot show is the start itself: what
 is imported and from where, and what Python reads from its environment. A run that gives variables to Python itself is therefore a
 fresh process, and so is every run where processes cannot be forked.
+
+``growth`` is the same for ``torchmemlint run``, whose process becomes that of a program with torch, and ``script`` for a file that imports
+torch: the copied process has loaded torch, which takes three seconds, and nothing else that the program would not have loaded.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from pathlib import Path
 Done = subprocess.CompletedProcess
 LONGEST = 1 << 20
 """Bytes of an order at most: arguments and environment."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""What another thread holds, a copy waits for without end."""
 
 
 def run(
@@ -37,19 +42,44 @@ def run(
     cpu_seconds: int = 0,
     timeout: float = 120,
 ) -> Done[bytes]:
-    """``python arguments…`` in ``cwd``, where the first argument is ``-m`` or ``-c``. Without ``stdin`` there is nothing to read;
+    """``python arguments…`` in ``cwd``, where the first argument is ``-m``, ``-c`` or a file. Without ``stdin`` there is nothing to read;
     ``env`` replaces the environment; ``cpu_seconds`` limits the CPU time of each process, 0 does not. Raises TimeoutExpired."""
-    wanted = dict(os.environ if env is None else env)
-    words = [os.fsdecode(word) for word in arguments]
-    if sys.platform != "linux" or words[0] not in ("-m", "-c") or _of_python(wanted) != _of_python(os.environ):
-        return _fresh(words, cwd, stdin, wanted, cpu_seconds, timeout)
-    return _parent().run(words, cwd, stdin, wanted, cpu_seconds, timeout)
+    return _run(arguments, cwd, stdin, env, cpu_seconds, timeout, "")
 
 
 def lint(*arguments: str | bytes, cwd: Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> Done[str]:
     """``torchmemlint arguments…`` in ``cwd``, and what it printed."""
     done = run(["-m", "torchmemlint", *arguments], cwd, stdin=stdin, env=env)
     return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def growth(*arguments: str, cwd: Path, timeout: float = 300) -> Done[str]:
+    """``torchmemlint run arguments…`` in ``cwd``, and what it printed."""
+    done = _run(["-m", "torchmemlint", "run", *arguments], cwd, None, None, 0, timeout, "torch")
+    return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def script(*arguments: str, cwd: Path, timeout: float = 300) -> Done[str]:
+    """``python arguments…`` in ``cwd``, of which the first is a file that imports torch, and what it printed."""
+    done = _run(arguments, cwd, None, None, 0, timeout, "torch")
+    return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _run(
+    arguments: Sequence[str | bytes],
+    cwd: Path,
+    stdin: bytes | None,
+    env: Mapping[str, str] | None,
+    cpu_seconds: int,
+    timeout: float,
+    loaded: str,
+) -> Done[bytes]:
+    wanted = dict(os.environ if env is None else env)
+    words = [os.fsdecode(word) for word in arguments]
+    can_be_copied = words[0] in ("-m", "-c") or words[0].endswith(".py")
+    if sys.platform != "linux" or not can_be_copied or _of_python(wanted) != _of_python(os.environ):
+        return _fresh(words, cwd, stdin, wanted, cpu_seconds, timeout)
+    return _parent(loaded).run(words, cwd, stdin, wanted, cpu_seconds, timeout)
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,15 +117,21 @@ def _fresh(
 
 
 class _Parent:
-    """The process that is copied, started when it is first needed. One copy works at a time."""
+    """The process that is copied, started when it is first needed: it has ``loaded`` torch, or ("") the commands. One copy works at a
+    time."""
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: str) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
         with theirs:
-            command = [sys.executable, __file__, str(theirs.fileno())]
+            text = Path(__file__).read_text(encoding="utf-8")  # as text, its functions are in no file that could be the user's
+            command = [sys.executable, "-c", text, str(theirs.fileno()), loaded]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **ONE_THREAD} if loaded else None,
             )
         atexit.register(self.close)
 
@@ -150,13 +186,13 @@ def _write(descriptor: int, data: bytes) -> None:
         file.write(data)
 
 
-_made: list[_Parent] = []
+_made: dict[str, _Parent] = {}
 
 
-def _parent() -> _Parent:
-    if not _made:
-        _made.append(_Parent())
-    return _made[0]
+def _parent(loaded: str) -> _Parent:
+    if loaded not in _made:
+        _made[loaded] = _Parent(loaded)
+    return _made[loaded]
 
 
 # --- in the process that is copied -----------------------------------------------------------------------------------
@@ -176,6 +212,25 @@ def _load() -> None:
     for name in ("flake8.main.application", "flake8.main.cli", "pyflakes.checker", "pycodestyle", "mccabe"):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
+
+
+def _load_torch() -> None:
+    """Imports torch, and of the program what ``run`` does before it becomes another."""
+    import importlib
+
+    import torch
+
+    importlib.import_module("torchmemlint.growth.command")
+    torch.set_num_threads(1)
+
+
+def _become_program(file: str, command: Sequence[str]) -> None:
+    """In the place of ``os.execvp``: what the fresh process would do, in this one, which has torch."""
+    assert file == command[0] == sys.executable
+    assert command[1].endswith(".py"), "options of Python itself need a fresh process"
+    sys.argv[:] = command[1:]
+    sys.path[0] = os.path.dirname(command[1])
+    exec(compile(Path(command[1]).read_text(encoding="utf-8"), command[1], "exec"), {"__name__": "__main__"})
 
 
 def _serve(control: socket.socket) -> Callable[[], object]:
@@ -218,17 +273,27 @@ def _become(order: dict[str, object], descriptors: array.array[int]) -> Callable
     if sys.version_info < (3, 11) or not env.get("PYTHONSAFEPATH"):
         sys.path.insert(0, cwd if words[0] == "-m" else "")
     sys.argv[:] = [words[0], *words[2:]]
+    if words[0].endswith(".py"):
+        return lambda: _become_program(sys.executable, [sys.executable, *words])
     if words[0] == "-m":
         return lambda: runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     return lambda: exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
 
 
 def _main() -> None:
-    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
-    _load()
+    sys.path[:] = [path for path in sys.path if path]
+    loaded = sys.argv[2]
+    if loaded:
+        _load_torch()
+    else:
+        _load()
     gc.collect()
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])))()
+    work = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if loaded:
+        gc.unfreeze()  # the search for what grows is to see all objects, as in a fresh process
+        os.execvp = _become_program  # type: ignore[assignment]
+    work()
 
 
 if __name__ == "__main__":

@@ -592,19 +592,23 @@ def fake(name):
                 sums[part] = sums.get(part, 0) + block.size
     return sums
 
-name = sys.argv[1]
-print(json.dumps([real(*models()[name]), fake(name)]))
+real = {name: real(*model) for name, model in models().items()}
+print(json.dumps({name: [sizes, fake(name)] for name, sizes in real.items()}))
 """
+
+
+@pytest.fixture(scope="module")
+def counted() -> Any:
+    """The parts of a real step and those of a budget, for each model."""
+    given = {**os.environ, "PYTHONPATH": str(Path(command.__file__).parents[2])}
+    found = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, env=given, check=True, timeout=120)
+    return json.loads(found.stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "conv"])
-def test_parts_are_those_of_a_real_step(name: str) -> None:
-    given = {**os.environ, "PYTHONPATH": str(Path(command.__file__).parents[2])}
-    found = subprocess.run(
-        [sys.executable, "-c", COUNT, name], capture_output=True, text=True, env=given, check=True, timeout=120
-    )
-    real, fake = json.loads(found.stdout)
+def test_parts_are_those_of_a_real_step(name: str, counted: Any) -> None:
+    real, fake = counted[name]
     assert set(real) <= set(fake)
     for part, size in real.items():
         assert fake[part] == pytest.approx(size, rel=0.02), part

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,15 +31,19 @@ HOSTILE = Path(__file__).parent / "confirm_snippets" / "hostile"
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the wall is built of Linux namespaces")
 
 
-@pytest.fixture(autouse=True, scope="module", params=["fresh", "forked"])
-def a_child_of_either_sort(request: pytest.FixtureRequest, warm_confirm: None) -> Iterator[None]:
-    """Each test twice: in fresh processes, and in copies of one that has torch."""
-    if request.param == "forked" and not sys.platform.startswith("linux"):
+FORKS = sys.platform.startswith("linux")
+either_sort = pytest.mark.parametrize("child", ["fresh", "forked"], indirect=True)
+"""For what a child inherits, and how it is ended and waited for. What it meets once it is there is built by the same code in both."""
+
+
+@pytest.fixture(autouse=True)
+def child(request: pytest.FixtureRequest, warm_confirm: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children are copies of one process that has torch, where there is nothing else said."""
+    sort = getattr(request, "param", "forked")
+    if sort == "fresh":
+        monkeypatch.setattr("torchmemlint.confirm.launch._workers", {})
+    elif hasattr(request, "param") and not FORKS:
         pytest.skip("only Linux forks them")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "fresh":
-            patch.setattr("torchmemlint.confirm.launch._workers", {})
-        yield
 
 
 def run(name: str, timeout: float = 20, **names: object) -> Ended:
@@ -71,6 +74,7 @@ def walled() -> None:
 @pytest.mark.usefixtures("walled")
 class TestWall:
     @pytest.mark.slow
+    @either_sort
     def test_fork_storm_is_bounded_and_swept(self) -> None:
         started = time.monotonic()
         ended = run("fork_storm", 10)
@@ -96,6 +100,7 @@ class TestWall:
         assert ended.ending == ""
 
     @pytest.mark.slow
+    @either_sort
     def test_endless_loop_meets_the_time_limit(self) -> None:
         ended = run("endless_loop", 5)
         assert ended.ending == "time limit"
@@ -131,6 +136,7 @@ class TestWall:
         assert said(ended, "connected") is None
 
     @pytest.mark.slow
+    @either_sort
     def test_secrets_of_the_environment_stay_outside(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SECRET_TOKEN", "hunter2")
         ended = run("reads_the_environment")
@@ -138,17 +144,20 @@ class TestWall:
         assert "hunter2" not in str(ended.records)
 
     @pytest.mark.slow
+    @either_sort
     def test_the_parent_cannot_be_signalled(self) -> None:
         ended = run("kills_its_parent", PARENT=os.getpid())
         assert {"signalled": os.getpid()} not in ended.records
         assert said(ended, "finished")
 
     @pytest.mark.slow
+    @either_sort
     def test_a_segfault_is_reported(self) -> None:
         ended = run("segfaults")
         assert "SIGSEGV" in ended.ending
 
     @pytest.mark.slow
+    @either_sort
     def test_nothing_is_left_running(self) -> None:
         mark = "torchmemlint-left-behind"
         source = (
@@ -238,6 +247,7 @@ class TestWall:
         assert said(ended, "refused") == "OSError"
 
     @pytest.mark.slow
+    @either_sort
     def test_closed_pipes_do_not_keep_it_alive(self) -> None:
         mark = "tml-closed-all"
         ended = run("closes_its_pipes", 20, MARK=mark)
@@ -245,6 +255,7 @@ class TestWall:
         assert is_gone(mark)
 
     @pytest.mark.slow
+    @either_sort
     def test_where_memory_runs_out_it_is_the_first_to_go(self) -> None:
         """Its processes may have 8 GiB each: together that can be more than there is."""
         source = "emit({'score': open('/proc/self/oom_score_adj').read().strip()})"
@@ -474,6 +485,7 @@ class TestForgery:
     """What the code says in the place of the experiment is known, named, and believed in nothing."""
 
     @pytest.mark.slow
+    @either_sort
     @pytest.mark.parametrize("exits", [True, False])
     def test_what_is_written_to_descriptors(self, exits: bool) -> None:
         ended = run("writes_to_every_descriptor", EXIT=exits)
@@ -495,12 +507,14 @@ class TestForgery:
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
     @pytest.mark.slow
+    @either_sort
     def test_bytes_that_the_kernel_never_saw(self) -> None:
         verdict, ended = measured("claims_what_it_never_held")
         assert "bytes are reported as held; the process grew by" in ended.forged
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
     @pytest.mark.slow
+    @either_sort
     def test_an_end_before_the_last_word_is_reported(self) -> None:
         ended = launch({"runner": "snippet", "source": "import os; os._exit(0)"}, 20)
         assert ended.ending == "the code ended its process before the end of the experiment"

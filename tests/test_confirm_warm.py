@@ -23,7 +23,10 @@ from torchmemlint.confirm.warm import Worker
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.processes.progress import Progress
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks them")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks them"),
+    pytest.mark.usefixtures("warm_confirm"),  # one worker for all, but where a test makes its own, to count it or to end it
+]
 
 
 def said(source: str, key: str = "said", timeout: float = 20) -> object:
@@ -31,7 +34,7 @@ def said(source: str, key: str = "said", timeout: float = 20) -> object:
     return next((record[key] for record in ended.records if key in record), ended)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def none_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of other tests."""
     monkeypatch.setattr(launch, "_workers", {})
@@ -46,6 +49,7 @@ def worker() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("none_is_warm")
 def test_children_are_copies_of_one_process_that_has_torch() -> None:
     before = "import sys; emit({'said': sys.modules['torchmemlint.confirm.worker'].__dict__.setdefault('mark', MARK)})"
     with launch.warmed():
@@ -63,8 +67,7 @@ def test_what_an_optimizer_loads_is_loaded_before_the_first_copy() -> None:
         "import sys, torch\nbefore = set(sys.modules)\ntorch.optim.Adam([torch.zeros(1)])\n"
         "emit({'said': sorted(name for name in set(sys.modules) - before if name.startswith('torch'))})"
     )
-    with launch.warmed():
-        assert said(source) == []
+    assert said(source) == []
 
 
 @pytest.mark.slow
@@ -75,13 +78,12 @@ def test_a_child_has_its_own_place_environment_and_descriptors() -> None:
         "open('note', 'w').write('x')\n"
         "emit({'said': [os.environ['HOME'] == os.environ['TMPDIR'] == os.getcwd() == tempfile.gettempdir(), kinds, os.listdir('.')]})"
     )
-    with launch.warmed():
-        for _ in range(2):
-            ended = said(source)
-            assert isinstance(ended, list), ended
-            assert ended[0] is True
-            assert not any(ended[1])  # the worker's socket is not among them
-            assert ended[2] == ["note"]  # nor is a file of the run before
+    for _ in range(2):
+        ended = said(source)
+        assert isinstance(ended, list), ended
+        assert ended[0] is True
+        assert not any(ended[1])  # the worker's socket is not among them
+        assert ended[2] == ["note"]  # nor is a file of the run before
 
 
 REACH = """
@@ -111,29 +113,28 @@ def test_a_child_reaches_neither_the_worker_nor_another_run(wall: str, tmp_path:
         pytest.skip("the kernel has no Landlock, or it is disabled")
     monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", (getattr(sandbox, wall.upper()),))
     (tmp_path / "note").write_text("another run's")
-    with launch.warmed():
-        said("emit({'said': 1})")
-        source = REACH.format(worker=worker(), work=tmp_path)
-        ended = launch.launch({"runner": "snippet", "source": source}, 20)
-        if ended.refused:
-            pytest.skip(ended.refused)
-        out = next(record["said"] for record in ended.records if "said" in record)
-        assert isinstance(out, dict)
-        assert set(out.values()) <= {"PermissionError", "ProcessLookupError", "FileNotFoundError"}, out
-        assert said("emit({'said': 1})") == 1  # it lives
+    said("emit({'said': 1})")
+    served = warm()._next
+    source = REACH.format(worker=worker(), work=tmp_path)
+    ended = launch.launch({"runner": "snippet", "source": source}, 20)
+    if ended.refused:
+        pytest.skip(ended.refused)
+    out = next(record["said"] for record in ended.records if "said" in record)
+    assert isinstance(out, dict)
+    assert set(out.values()) <= {"PermissionError", "ProcessLookupError", "FileNotFoundError"}, out
+    assert said("emit({'said': 1})") == 1
+    assert warm()._next == served + 2  # it lives
 
 
 @pytest.mark.slow
 def test_the_time_limit_ends_one_child_alone() -> None:
-    with launch.warmed():
-        ended = launch.launch({"runner": "snippet", "source": "while True: pass"}, 2)
-        assert ended.ending == "time limit"
-        assert ended.seconds < 2 + launch.IMPORT_SECONDS
-        assert said("emit({'said': 1})") == 1
-        assert launch.launch({"runner": "snippet", "source": "import ctypes; ctypes.string_at(0)"}, 20).ending.startswith(
-            "killed by signal 11"
-        )
-        assert not _children_of(worker())
+    ended = launch.launch({"runner": "snippet", "source": "while True: pass"}, 2)
+    assert ended.ending == "time limit"
+    assert ended.seconds < 2 + launch.IMPORT_SECONDS
+    assert said("emit({'said': 1})") == 1
+    crashed = launch.launch({"runner": "snippet", "source": "import ctypes; ctypes.string_at(0)"}, 20)
+    assert crashed.ending.startswith("killed by signal 11")
+    assert not _children_of(worker())
 
 
 def _children_of(pid: int) -> str:
@@ -146,6 +147,7 @@ def _children_of(pid: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("none_is_warm")
 def test_without_its_worker_a_child_is_a_fresh_process() -> None:
     with launch.warmed():
         assert said("emit({'said': 1})") == 1
@@ -155,9 +157,9 @@ def test_without_its_worker_a_child_is_a_fresh_process() -> None:
 
 @pytest.mark.slow
 def test_only_the_processor_and_a_sandbox_are_served() -> None:
-    with launch.warmed():
-        assert launch.launch({"runner": "snippet", "source": "emit({'said': 1})"}, 20, sandbox=False).sandbox == "none"
-        assert warm()._next == 0
+    served = warm()._next
+    assert launch.launch({"runner": "snippet", "source": "emit({'said': 1})"}, 20, sandbox=False).sandbox == "none"
+    assert warm()._next == served
 
 
 def test_the_worker_ends_with_its_parent() -> None:

@@ -53,7 +53,7 @@ def test_memoized_results_are_queries_of_every_file_that_uses_them(seed: int) ->
         nothing_is_lost(bent_project.project(on))
 
 
-TOGETHER = 40
+TOGETHER = 10
 """Files of one project: each is analysed beside all others, so that twice as many take four times as long."""
 PARTS = [
     pytest.param(paths[part :: -(-len(paths) // TOGETHER)], id=f"{folder}-{part}")

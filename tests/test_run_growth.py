@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import dedent
 from types import CodeType, FrameType
 
+import forked
 import pytest
 
 from torchmemlint.errors import UsageError
@@ -38,12 +39,22 @@ HOOKED = NETWORK + (
 )
 
 
-def run(tmp_path: Path, text: str, *options: str, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """The command on a program."""
-    file = tmp_path / "train.py"
-    file.write_text(dedent(text), encoding="utf-8")
-    started = [sys.executable, "-m", "torchmemlint", "run", *options, "train.py", *arguments]
-    return subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+Done = subprocess.CompletedProcess[str]
+
+
+def run(tmp_path: Path, text: str, *options: str) -> Done:
+    """The command on a program, in a copy of a process that has torch: what the program imports is there."""
+    write(tmp_path, text)
+    return forked.growth(*options, "train.py", cwd=tmp_path)
+
+
+def write(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(dedent(text), encoding="utf-8")
+
+
+def fresh(tmp_path: Path, *words: str) -> Done:
+    """A process of its own."""
+    return subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
 
 
 # -- without torch
@@ -269,10 +280,9 @@ def test_growth_can_fail_a_run_and_is_a_record_for_check(tmp_path: Path) -> None
 def test_output_status_and_results_are_the_programs_own(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = SUMMED + "import sys\nprint(torch.randn(2).tolist(), sys.argv, __name__)\nsys.exit(3)\n"
-    done = run(tmp_path, text, arguments=("--epochs", "1"))
-    alone = subprocess.run(
-        [sys.executable, "train.py", "--epochs", "1"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    write(tmp_path, text)
+    done = fresh(tmp_path, "-m", "torchmemlint", "run", "train.py", "--epochs", "1")
+    alone = fresh(tmp_path, "train.py", "--epochs", "1")
     assert (done.returncode, done.stdout) == (3, alone.stdout)
 
 
@@ -281,7 +291,7 @@ def test_an_exception_has_the_programs_traceback(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = KEPT + "def fails():\n    raise ValueError('no')\n\n\nfails()\n"
     done = run(tmp_path, text)
-    alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    alone = fresh(tmp_path, "train.py")
     assert done.returncode == 1
     assert done.stderr.startswith(alone.stderr)
     assert "grows" in done.stderr
@@ -298,9 +308,9 @@ def test_too_few_steps_are_said(tmp_path: Path) -> None:
 def test_a_block_can_be_watched(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     body = KEPT.replace("for i in range(60):", "with torchmemlint.watching(report=False) as watch:\n  for i in range(60):")
-    done = run(tmp_path, "import torchmemlint\n" + body + "print(bool(watch), [one['holder'] for one in watch.growths])\n")
-    alone = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert alone.stdout == "True ['kept']\n", (alone.stderr, done.stderr)
+    write(tmp_path, "import torchmemlint\n" + body + "print(bool(watch), [one['holder'] for one in watch.growths])\n")
+    alone = fresh(tmp_path, "train.py")
+    assert alone.stdout == "True ['kept']\n", alone.stderr
 
 
 # -- loops of frameworks, other ways in and out
@@ -354,17 +364,15 @@ class Task:
     ],
     ids=["the user's hook", "the framework's list"],
 )
-def test_in_a_frameworks_loop_the_line_is_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, line: int, holder: str
-) -> None:
+def test_in_a_frameworks_loop_the_line_is_the_users(tmp_path: Path, call: str, line: int, holder: str) -> None:
     pytest.importorskip("torch")
     package = tmp_path / "lib" / "site-packages" / "tinytrainer"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(TRAINER)
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    installed = f"__import__('sys').path.append({str(package.parent)!r}); from tinytrainer import"
     keep = "True" if "Task()" in call else "False"
     text = f"batches = [torch.randn(32, 16) for _ in range(60)]\nrecorder, trainer = Recorder(), Trainer({keep})\n{call}\n"
-    done = run(tmp_path, TASK + text)
+    done = run(tmp_path, TASK.replace("from tinytrainer import", installed) + text)
     first = done.stderr.splitlines()[0]
     assert first.startswith(f"train.py:{line}: grows "), done.stderr
     assert holder in first
@@ -389,8 +397,7 @@ def test_a_module_is_run_as_python_runs_it(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "train.py").write_text(KEPT + "import sys\nprint(__name__, __package__, sys.argv[1:])\n")
-    started = [sys.executable, "-m", "torchmemlint", "run", "--output-format", "github", "-m", "package.train", "--epochs", "1"]
-    done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = fresh(tmp_path, "-m", "torchmemlint", "run", "--output-format", "github", "-m", "package.train", "--epochs", "1")
     assert (done.returncode, done.stdout) == (0, "__main__ package ['--epochs', '1']\n")
     assert done.stderr.startswith("::"), done.stderr
     assert "file=package/train.py,line=10" in done.stderr

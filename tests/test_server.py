@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import forked
 import pytest
 
 pytest.importorskip("pygls", reason="needs the extra `lsp`")
@@ -462,8 +462,7 @@ async def test_the_same_findings_as_the_command(client: LanguageClient, tmp_path
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((FIXTURES / name).read_bytes())
         path = tmp_path / name
-        command = [sys.executable, "-m", "torchmemlint", "--output-format=json", str(path)]
-        printed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+        printed = forked.lint("--output-format=json", str(path), cwd=tmp_path).stdout
         whole = [one for one in json.loads(printed) if one["severity"] != "note"]  # which only data formats have
         expected = [(one["code"], one["location"]["row"], one["location"]["column"]) for one in whole]
         uri = put(client, path, path.read_text())

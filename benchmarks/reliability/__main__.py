@@ -8,7 +8,7 @@
     ecosystem  python -m benchmarks.reliability ecosystem BASE[..HEAD] [FOLDER…]: what two commits find, and their CPU time
     packages   findings in ten packages, against the record of them
 
-The first three go on where they were left, look first at what failed before, and end after ``--cpu`` seconds. The exit status is 1
+The first three go on where they were left, look first at what failed before, and end after ``--cpu`` seconds, or ``--most`` cases. The exit status is 1
 where a failure is open.
 """
 
@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,6 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made.add_argument("--record", type=Path, default=RECORDS / f"{name}.json")
         if name in ("fuzz", "faults", "kills"):
             made.add_argument("--cpu", type=float, default=600, help="seconds (default: %(default)s)")
+            made.add_argument(
+                "--most", type=int, metavar="N", help="cases, the first ones, which are always the same (default: no limit)"
+            )
             made.add_argument("--again", action="store_true", help="only what failed before")
             made.add_argument("--only", action="append", default=[], metavar="KIND", help="only cases of this kind")
         else:
@@ -134,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         with tempfile.TemporaryDirectory() as folder:
             tried = campaign(chosen.campaign, Path(folder).resolve(), getattr(chosen, "seeds", ()), chosen.only)
-            cases = () if chosen.again else tried.cases()
+            cases = () if chosen.again else islice(tried.cases(), chosen.most)
             records.run(record, cases, tried.check, chosen.cpu, chosen.record)
     print(record.report())
     return 1 if record.open else 0
