@@ -249,11 +249,19 @@ def _given_frozen(world: World, key: tuple[FunctionRef, str, int]) -> tuple[tupl
     ref, parameter, above = key
     found: list[tuple[FunctionRef, str]] = []
     for caller, text in world.project.objects_given(ref, parameter):
-        if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset())):
+        if any(may_freeze(world.facts(each), text, world.evidence(each).get(text, frozenset())) for each in who_has(world, caller, text)):
             found.append((caller, text))
         elif above and any(param.name == text for param in world.header(caller).params):
             found += world.memoize(_given_frozen, (caller, text, above - 1))
     return tuple(found)
+
+
+def who_has(world: World, ref: FunctionRef, text: str) -> list[FunctionRef]:
+    """The functions that have what a function calls by that text: of an attribute of its object all methods of the class."""
+    owner = world.header(ref).owner
+    if not owner or not text.startswith("self."):
+        return [ref]
+    return [FunctionRef(ref.path, facts.qualname) for facts in world.within(ref.path, owner)]
 
 
 def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:

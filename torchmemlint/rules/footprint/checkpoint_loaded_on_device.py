@@ -141,6 +141,7 @@ ON_THE_HOST = TORCH.words["quantizes"]
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 JOINS = TORCH.words["joins-processes"]
+TRAINS = frozenset({TORCH.names["backward"]})
 RANK = TORCH.names["asks-for-rank"]
 ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes, and paths of files of one process."""
@@ -490,8 +491,8 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
         return False
     if has_place_on_other_branch(event, flow):
         return False
-    if flow.file_says(PROCESSES):
-        return True
+    if flow.file_says(PROCESSES) or (flow.file_says(JOINS) and flow.file_says(TRAINS)):
+        return True  # what a launcher starts in several processes trains; a script that generates runs in one as well
     if place_of(event) is None and all(is_whole(use, restored.event) for use in restored.uses):
         return False
     seen: set[FunctionRef] = set()
