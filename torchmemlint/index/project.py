@@ -208,6 +208,7 @@ class Project:
 
     is_unbound = query(certain.is_unbound)
     missing_import = query(certain.missing_import)
+    is_stored_in = query(certain.is_stored_in)
     constant = query(constants.constant)
     lacks = query(constants.lacks)
     does_not_fit = query(entered.does_not_fit)

@@ -29,7 +29,6 @@ SETS_GRAD = TORCH.names["sets-grad-mode"]
 
 _NO_USE = CallableUse("", (), False)
 GRADIENT_FLAG = TORCH.names["gradient-flag"]
-CUDA = TORCH.names["cuda"]
 """The attribute whose stored values the index keeps: it freezes parameters, or thaws them."""
 
 
@@ -131,8 +130,6 @@ def annotated(walk: Walk, statement: ast.stmt, depth: int) -> None:
 
 def store(walk: Walk, target: ast.expr, value: ast.expr | None, text: str, annotation: str, depth: int) -> None:
     kind = type(target)
-    if type(value) is ast.Constant and type(value.value) is str and value.value.startswith(CUDA):
-        walk.frame.names.add(CUDA)  # `device = "cuda:0"` says it as `.cuda()` does
     if kind is ast.Name:
         name: str = target.id  # type: ignore[attr-defined]
         if walk.scope is not None:

@@ -379,8 +379,8 @@ def _words_of(module: ModuleFacts) -> set[str]:
 
 
 def says_cuda(module: ModuleFacts) -> bool:
-    """Whether "cuda" is a default, or an argument, in a module."""
-    return any(
+    """Whether "cuda" is a default, an argument, or held by an attribute, in a module."""
+    return any(attr.const.startswith("'cuda") for facts in module.classes for attr in facts.attrs) or any(
         any(p.default.startswith("'cuda") for p in facts.params)
         or any(a.const.startswith("'cuda") for call in facts.calls for a in call.args)
         for facts in module.functions

@@ -19,6 +19,9 @@ from torchmemlint.index.facts import (
 )
 from torchmemlint.index.shared import same
 from torchmemlint.index.signatures import header_end, params_of
+from torchmemlint.torch_facts import TORCH
+
+CUDA = TORCH.names["cuda"]
 
 MAX_DEPTH = 200
 """Deeper trees are refused: they are generated code, and deep recursion over them ends the process."""
@@ -63,6 +66,8 @@ class Frame:
         """A statement binds ``name``."""
         if const in FALSE:
             self.constants.append((name, const))
+        elif const[1:5] == CUDA:  # `device = "cuda:0"` says it as `.cuda()` does
+            self.names.add(CUDA)
         if unsure or name in self.locals:
             self.unsure.add(name)
         self.locals.add(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -215,24 +217,11 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
         value = EMPTY
         for fact in init:
-            container = CONTAINER_KINDS.get(fact.kind)
-            if container is not None:
-                value = join(value, frozenset((Obj(m.first_held(container, text, info, (oid, name, container))),)))
-            elif fact.kind is AttrKind.CONST:
-                one = literal(fact.const)
-                sure = len(found) == 1 and not is_field(fact)
-                value = join(value, one if sure else join(one, UNKNOWN) if one != NONE else EMPTY)
-            elif (maker := maker_of_closures(m, info.cls, fact)) is not None:
-                value = join(value, inline_property(m, maker, oid, expr.node if expr is not None else 0, state))
-            elif fact.kind is AttrKind.CALL:
-                value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
+            value = join(value, assigned_value(m, oid, name, text, fact, len(found) == 1, expr, state))
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
-        functions = [torch_function_of(m, fact, cls) for fact, cls in project.attr(info.cls, name)]
-        if functions and None not in functions:
-            return frozenset(Ext(each) for each in functions if each is not None)
-        if found and all(is_partial(m, fact, cls) for fact, cls in project.attr(info.cls, name) if fact in init):
-            return UNKNOWN
+        if (plain := plain_callable(m, info.cls, name, init)) is not None:
+            return plain
         if found:
             cls = project.attribute_class(info.cls, name) or given_callable(m, info.cls, name)
             inner = m.outside(Kind.THING, text, cls, key=(oid, name))
@@ -246,6 +235,34 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def assigned_value(
+    m: Machine, oid: int, name: str, text: str, fact: AttrFact, alone: bool, expr: ir.Attr | None, state: State
+) -> Value:
+    """What one assignment to an attribute puts there; nothing for what is not known. ``alone``: no other assigns to it."""
+    info = m.heap[oid]
+    assert isinstance(info.cls, ClassRef)
+    container = CONTAINER_KINDS.get(fact.kind)
+    if container is not None:
+        return frozenset((Obj(m.first_held(container, text, info, (oid, name, container))),))
+    if fact.kind is AttrKind.CONST:
+        one = literal(fact.const)
+        return one if alone and not is_field(fact) else join(one, UNKNOWN) if one != NONE else EMPTY
+    maker = maker_of_closures(m, info.cls, fact)
+    if maker is not None:
+        return inline_property(m, maker, oid, expr.node if expr is not None else 0, state)
+    return constructed_attribute(m, fact.value, oid, name, text, fact.method) if fact.kind is AttrKind.CALL else EMPTY
+
+
+def plain_callable(m: Machine, cls: ClassRef, name: str, first: Sequence[AttrFact]) -> Value | None:
+    """The functions of torch that an attribute stands for, or a ``partial`` of something, as what is assigned ``first`` says; None for what
+    may be a module."""
+    assigned = m.world.project.attr(cls, name)
+    functions = [torch_function_of(m, fact, owner) for fact, owner in assigned]
+    if functions and None not in functions:
+        return frozenset(Ext(each) for each in functions if each is not None)
+    return UNKNOWN if assigned and all(is_partial(m, fact, owner) for fact, owner in assigned if fact in first) else None
 
 
 def torch_function_of(m: Machine, fact: AttrFact, cls: ClassRef) -> str | None:

@@ -10,11 +10,10 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.given_frozen import STORED_FLAGS, given_frozen
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.library_networks import is_library_network, is_of_library
 from torchmemlint.semantics.parameters import (
-    STORED_FLAGS,
-    given_frozen,
     is_torch_function,
     parametric_attributes,
 )

@@ -230,67 +230,6 @@ def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str
     return frozenset().union(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
 
 
-def given_frozen(world: World, ref: FunctionRef, text: str) -> tuple[tuple[FunctionRef, str], ...]:
-    """The callers that may have frozen the module of which a parameter, or a part of one, is called, each with its name for it: they go
-    through its parameters or children, and mention freezing. ``text`` may name an element of a loop over parts, too."""
-    facts = world.facts(ref)
-    params = {param.name for param in facts.params[bool(facts.owner) :]}
-    root = text.partition(".")[0]
-    if root not in params:
-        root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
-    return world.memoize(_given_frozen, (ref, root, MAX_GIVERS)) if root in params else ()
-
-
-MAX_GIVERS = 2
-"""Calls above the caller of a function to which a module is handed on from where it may be frozen."""
-
-
-def _given_frozen(world: World, key: tuple[FunctionRef, str, int]) -> tuple[tuple[FunctionRef, str], ...]:
-    ref, parameter, above = key
-    found: list[tuple[FunctionRef, str]] = []
-    for caller, text in world.project.objects_given(ref, parameter):
-        if any(may_freeze(world.facts(each), text, world.evidence(each).get(text, frozenset())) for each in who_has(world, caller, text)):
-            found.append((caller, text))
-        elif above and any(param.name == text for param in world.header(caller).params):
-            found += world.memoize(_given_frozen, (caller, text, above - 1))
-    return tuple(found)
-
-
-def who_has(world: World, ref: FunctionRef, text: str) -> list[FunctionRef]:
-    """The functions that have what a function calls by that text: of an attribute of its object all methods of the class."""
-    owner = world.header(ref).owner
-    if not owner or not text.startswith("self."):
-        return [ref]
-    return [FunctionRef(ref.path, facts.qualname) for facts in world.within(ref.path, owner)]
-
-
-def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:
-    """Whether a function may leave the module frozen that it calls ``text`` and of which it calls the ``methods``: all of
-    its parameters, as none is thawed."""
-    if FREEZERS & methods or any(
-        "freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls
-    ):
-        return True
-    stored = facts.names & STORED_FLAGS
-    if THAWED in facts.names or not (stored or TORCH.names["sets-gradient-flag"] in facts.names):
-        return False
-    if stored and NAMED & methods:
-        return True  # `for name, p in net.named_parameters()`
-    return any(
-        value.startswith(f"{text}.") and value.endswith("[]") and not OF_SIZES.search(value)
-        for _, value in (*facts.bound, *facts.rebound)
-    )
-
-
-FREEZERS = TORCH.words["freezing-methods"]
-NAMED = frozenset(name for name in TORCH.words["parameter-iterators"] if name.startswith("named_"))
-"""Of what they give, loops take the names as well: facts do not say what such a pair is bound to."""
-OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")
-"""Takes one of a tensor's sizes, and goes through no parameters."""
-THAWED = "requires_grad=True"
-STORED_FLAGS = frozenset({"requires_grad=False", "requires_grad="})
-
-
 def _is_module(world: World, cls: ClassRef | str) -> bool:
     return bool(world.is_module_class(cls)) if isinstance(cls, ClassRef) else class_kind(cls) is Kind.MODULE
 

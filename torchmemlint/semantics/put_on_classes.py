@@ -11,7 +11,7 @@ from torchmemlint.semantics.world import MODULE, World
 
 def put_on_class(world: World, path: str, name: str) -> FunctionRef | None:
     """The function that a file's own statements put on a class as a method of that name: one whose first parameter is ``self``."""
-    if name not in world.facts(FunctionRef(path, MODULE)).stores:
+    if not world.project.is_stored_in(path, name):
         return None
     return world.memoize(_put_on_classes, path).get(name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.parameters import may_freeze
+from torchmemlint.semantics.given_frozen import may_freeze
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 

@@ -118,6 +118,11 @@ def own_class(facts: HeadWithLocals, path: str, name: str) -> ClassRef | None:
     return ClassRef(path, facts.owner)
 
 
+def is_stored_in(linked: Linked, path: str, name: str) -> bool:
+    """Whether a module stores an attribute of that name on something that is not the object of its own methods."""
+    return path in linked.calls.tables.stores(name)
+
+
 def may_be_stored(linked: Linked, name: str, classes: list[ClassRef] | None = None) -> bool:
     """Whether anything but the methods of its own object stores an attribute of that name, or one whose name it computes; on its own
     object that can be one of these classes alone."""

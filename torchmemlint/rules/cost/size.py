@@ -21,9 +21,9 @@ from torchmemlint.semantics.dense import WIDE, is_made_of_dense
 from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.given_frozen import given_frozen
 from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.optimized import DEEP_COPIES
-from torchmemlint.semantics.parameters import given_frozen
 from torchmemlint.semantics.restored import keeps_optimizers
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.weights import sizes_of, weights_of

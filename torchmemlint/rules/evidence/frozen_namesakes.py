@@ -11,9 +11,9 @@ from torchmemlint.lower import ir
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
+from torchmemlint.semantics.given_frozen import may_freeze
 from torchmemlint.semantics.graphs import Graph
 from torchmemlint.semantics.optimized import is_held
-from torchmemlint.semantics.parameters import may_freeze
 from torchmemlint.semantics.runs import MAX_CALLERS
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import everything, nodes_of_expr

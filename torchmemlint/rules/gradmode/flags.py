@@ -15,9 +15,10 @@ from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.given_frozen import may_freeze
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, PARAMETER_ITERATORS
 from torchmemlint.semantics.kinds import looks_like_module
-from torchmemlint.semantics.parameters import may_freeze, parametric_attributes
+from torchmemlint.semantics.parameters import parametric_attributes
 from torchmemlint.semantics.variables import says_any
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH

@@ -77,10 +77,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     m.notice(atom.graphs, name)
     effect = TORCH.methods.get(name)
     real = is_real(m, atom)
-    if name == BACKWARD and not real and call.positional and may_be_attached(m, call, state):
-        back_propagate(
-            m, call.positional[:1], call, state
-        )  # what is not known may be an engine: a tensor's gradient has no graph
+    run_engine(m, "" if real else name, call, state)
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
     if name == "eval" and not real and not call.all():
@@ -107,6 +104,12 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
             return FREE_TENSOR
         return PLAIN if is_method_of_text(m, name, call) else method_of_opaque(m, atom, me, name, call, state)
     return arithmetic(m, [me, *call.all()], call.node, state)
+
+
+def run_engine(m: Machine, name: str, call: Call, state: State) -> None:
+    """What is not known may be an engine, of which ``backward`` is given a loss: a tensor's is given a gradient, which has no graph."""
+    if name == BACKWARD and call.positional and may_be_attached(m, call, state):
+        back_propagate(m, call.positional[:1], call, state)
 
 
 @handles(METHODS, Unknown)
