@@ -54,6 +54,8 @@ FRESH = {
     "twentieth-b": (0.91, 152),
     "twentieth-c": (0.85, 127),
     "by others": (0.775, 60),
+    "twenty-first": (0.75, 148),
+    "twenty-second": (0.725, 89),
 }
 """The last samples of code that nothing was fitted to: share not false at first sight, and findings (repositories.md; the last was read
 by others)."""

@@ -73,6 +73,12 @@ OPPOSITES = [("==", "!="), ("<", ">="), (">", "<="), ("is", "is not"), ("in", "n
 OPPOSITE = dict(OPPOSITES) | {right: left for left, right in OPPOSITES}
 
 
+def are_opposite(one: str, other: str) -> bool:
+    """Whether of two conditions, as ``conditions`` writes them, one holds where the other does not."""
+    flipped = (one.replace(f" {op} ", f" {opposite} ", 1) for op, opposite in OPPOSITE.items() if f" {op} " in one)
+    return other in (f"not {one}", *flipped) or one == f"not {other}"
+
+
 def short(text: str, width: int = 40) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 

@@ -211,9 +211,12 @@ def layer_of(graph: Graph, flow: Flow) -> str:
 
 def chains(graph: Graph, flow: Flow) -> Iterator[Graph]:
     """The forward itself, or modules that run inside it, if what one gives goes into its next run in the loop (``hidden``, an attribute
-    with a state): all of its iterations' graphs are attached to each other."""
-    for each in (graph, *flow.made_inside(graph.site)) if graph.site.loops else ():
-        if any(hangs_for_sure(gid, each, flow) for gid in each.parents):
+    with a state): all of its iterations' graphs are attached to each other. What runs in a loop inside the forward goes into its next
+    run there, as the layers of a network do."""
+    own = graph.site.loops
+    for each in (graph, *flow.made_inside(graph.site)) if own else ():
+        deeper = each.site.loops != own
+        if any(gid == graph.gid if deeper else hangs_for_sure(gid, each, flow) for gid in each.parents):
             yield each
 
 

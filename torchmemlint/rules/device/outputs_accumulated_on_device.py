@@ -103,6 +103,7 @@ from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.root_choice import OF_EVERYTHING, is_move, may_collect_on_device, mentions_devices, reaches
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.text import are_opposite
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 from torchmemlint.semantics.world import MODULE, World, is_batch_hook
 from torchmemlint.torch_facts import TORCH
@@ -432,7 +433,13 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
     record = flow.record
     sinks = record.sinks.get(event.mark, ())
     params = flow.runs.world.header(record.root).params
-    if not sinks or event.site.guards or event.external or event.mark in record.returned or event.site.frame != 0:
+    if (
+        not sinks
+        or not adds_in_any_case(event, flow)
+        or event.external
+        or event.mark in record.returned
+        or event.site.frame != 0
+    ):
         return ""
     for param in params:
         name = param.name
@@ -440,6 +447,13 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
         if param.default == "False" and all(own & {*sink.site.guards} for sink in sinks):
             return name
     return ""
+
+
+def adds_in_any_case(event: Store, flow: Flow) -> bool:
+    """Whether each iteration adds to the collection: of each test that lets this store through, the other branch has one, too."""
+    same = [e for e in flow.record.events.values() if isinstance(e, Store) and (e.place, e.loop) == (event.place, event.loop)]
+    tests = {test for each in same for test in each.site.guards}
+    return all(any(are_opposite(test, other) for other in tests) for test in event.site.guards)
 
 
 CALLED = re.compile(r"([\w.]+)\(")
