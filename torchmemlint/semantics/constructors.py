@@ -443,11 +443,7 @@ class Constructor:
         return None
 
     def function(self, ref: FunctionRef) -> ir.Function:
-        around = self.world.function(self.world.outermost(ref))
-        if around is None:
-            raise Unbounded(ref.qualname)
-        inside = [node.function for node in nodes_of(around[0].body) if isinstance(node, ir.FunctionDef)]
-        found = next((each for each in (around[0], *inside) if each.qualname == ref.qualname), None)
+        found = self.world.function_or_closure(ref)
         if found is None:
             raise Unbounded(ref.qualname)
         return found

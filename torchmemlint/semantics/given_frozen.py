@@ -29,22 +29,20 @@ def _given_frozen(world: World, key: tuple[FunctionRef, str, int]) -> tuple[tupl
     ref, parameter, above = key
     found: list[tuple[FunctionRef, str]] = []
     for caller, text in world.project.objects_given(ref, parameter):
-        if any(
-            may_freeze(world.facts(each), text, world.evidence(each).get(text, frozenset()))
-            for each in who_has(world, caller, text)
-        ):
+        methods = world.evidence(caller).get(text, frozenset())
+        if any(may_freeze(facts, text, methods) for facts in functions_that_know(world, caller, text)):
             found.append((caller, text))
         elif above and any(param.name == text for param in world.header(caller).params):
             found += world.memoize(_given_frozen, (caller, text, above - 1))
     return tuple(found)
 
 
-def who_has(world: World, ref: FunctionRef, text: str) -> list[FunctionRef]:
-    """The functions that have what a function calls by that text: of an attribute of its object all methods of the class."""
-    owner = world.header(ref).owner
-    if not owner or not text.startswith("self."):
-        return [ref]
-    return [FunctionRef(ref.path, facts.qualname) for facts in world.within(ref.path, owner)]
+def functions_that_know(world: World, ref: FunctionRef, text: str) -> tuple[FunctionFacts, ...]:
+    """The functions in which what a function calls by a text goes by it: of an attribute all of its class."""
+    facts = world.facts(ref)
+    if facts.owner and text.partition(".")[0] == "self":
+        return world.within(ref.path, facts.owner)
+    return (facts,)
 
 
 def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:

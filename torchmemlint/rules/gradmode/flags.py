@@ -15,7 +15,7 @@ from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
-from torchmemlint.semantics.given_frozen import may_freeze
+from torchmemlint.semantics.given_frozen import functions_that_know, may_freeze
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, PARAMETER_ITERATORS
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.parameters import parametric_attributes
@@ -80,14 +80,6 @@ def is_known(event: GradModeMisuse, network: str, flow: Flow) -> bool:
     """Whether the class of the module is known, or the code does with it what can be done with modules alone."""
     words = flow.runs.world.evidence(flow.frame(event.site).ref).get(network, frozenset())
     return event.cls is not None or looks_like_module(words)
-
-
-def functions_that_know(world: World, ref: FunctionRef, network: str) -> tuple[FunctionFacts, ...]:
-    """The functions in which the module goes by that name: of an attribute all of its class."""
-    facts = world.facts(ref)
-    if facts.owner and network.partition(".")[0] == "self":
-        return world.within(ref.path, facts.owner)
-    return (facts,)
 
 
 def is_read(world: World, event: GradModeMisuse, knowing: tuple[FunctionFacts, ...], network: str) -> bool:

@@ -86,7 +86,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short, with_reason
 from torchmemlint.rules.card import About, Advice, Correction, Same
-from torchmemlint.rules.cost.circumstances import why_little
+from torchmemlint.rules.cost.circumstances import why_cheap
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.consumers import only_consumed
@@ -333,7 +333,7 @@ def why_all_small(event: GradModeMisuse, networks: Sequence[Graph], flow: Flow) 
     be large."""
     if flow.record.root.qualname.endswith(".__init__") and not event.site.loops:
         return "it runs once, when the object is made"
-    reasons = [why_little(graph, flow) for graph in networks if not graph.frozen]
+    reasons = [why_cheap(graph, flow) for graph in networks if not graph.frozen]
     return reasons[0] if all(reasons) else ""
 
 

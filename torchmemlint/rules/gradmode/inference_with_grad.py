@@ -122,7 +122,7 @@ from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
-from torchmemlint.rules.cost.circumstances import of_forward
+from torchmemlint.rules.cost.circumstances import of_forward, why_unreached
 from torchmemlint.rules.cost.often import ends_the_program, turns_of
 from torchmemlint.rules.cost.size import chains, is_cut_at_once, why_on_host
 from torchmemlint.rules.cost.table import price
@@ -145,7 +145,7 @@ from torchmemlint.rules.gradmode.judgement import (
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.cannot_run import UNREACHED, why_left
+from torchmemlint.semantics.cannot_run import UNREACHED
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
@@ -245,7 +245,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     circumstances = of_forward(event, verdict.fate, flow)
     if not (kept or totals or verdict.fate.only_cut or verdict.fate.never_read):
         circumstances = {name: circumstances[name] for name in ("tried-out", "once")}  # a roll-out's results may be kept
-    circumstances["unreached"] = lambda: why_unreached(flow)
+    circumstances["unreached"] = lambda: "" if is_read(flow.record.root, flow) else why_unreached(flow, UNREACHED)
     severity, cost = price(growth, cost, circumstances, max((turns_of([loop], flow) for loop in loops), default=-1))
     yield Draft(
         flow.at(
@@ -269,13 +269,6 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         site.loops,
         cause=meeting(verdict.fate.cuts, flow) if flow.beside_backward(event) else "",
     )
-
-
-def why_unreached(flow: Flow) -> str:
-    """Why nothing visible runs the root, in words."""
-    root = flow.record.root
-    reason = None if is_read(root, flow) else why_left(flow.runs.world, root, UNREACHED)
-    return reason.words if reason else ""
 
 
 def is_kept_for_sure(event: Graph, gids: frozenset[int], flow: Flow) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torchmemlint.findings import Severity
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.rules.api import Flow, short
@@ -240,7 +241,9 @@ def price_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Price:
     that creates the holder again, or the end of the function that made it."""
     few = {"few": lambda: why_few(claimed, event, flow), **of_graphs(claimed.gids, flow)}
     found = price(claimed.growth, claimed.cost, few, turns_of(event.outlived or (event.loop,), flow) if event.loop else -1)
-    return found if found.cost != claimed.cost else Price(found.severity, f"{found.cost}{until(claimed, event, flow)}")
+    if found.severity is Severity.NOTE:
+        return found  # it says why it is little
+    return Price(found.severity, f"{found.cost}{until(claimed, event, flow)}")
 
 
 def until(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:

@@ -153,13 +153,9 @@ def is_freed_at_return(event: Backward, flow: Flow) -> bool:
 
 
 def gives_a_value(world: World, ref: FunctionRef) -> bool:
-    """Whether a function, or one inside it, returns something."""
-    around = world.function(world.outermost(ref))
-    if around is None:
-        return True
-    inside = (each.function for each in nodes_of(around[0].body) if isinstance(each, ir.FunctionDef))
-    own = next((each for each in (around[0], *inside) if each.qualname == ref.qualname), around[0])
-    return any(isinstance(each, ir.Return) and each.value is not None for each in nodes_of(own.body))
+    """Whether a function returns something; of a lambda, whether the function around it does."""
+    own = world.function_or_closure(ref) or world.function_or_closure(world.outermost(ref))
+    return own is None or any(isinstance(each, ir.Return) and each.value is not None for each in nodes_of(own.body))
 
 
 def is_made_in(graph: Graph, frame: int, flow: Flow) -> bool:
