@@ -10,16 +10,14 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.cost.size import is_cut_at_once
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.exits import ends_process
 from torchmemlint.semantics.graphs import Graph, Site
 from torchmemlint.semantics.runs import Fate
-from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.ways import behind
-from torchmemlint.torch_facts import TORCH
 
 Loop = tuple[int, int]
 FEW = 10
 """Iterations up to which what runs once in a program is few: a warm-up."""
-EXITS = TORCH.words["ends-process"]
 
 
 def turns_of(loops: Collection[Loop], flow: Flow) -> int:
@@ -53,9 +51,7 @@ def may_turn_often(loop: Loop, flow: Flow) -> bool:
 
 def ends_the_program(site: Site, flow: Flow) -> bool:
     """Whether what follows in the block of a statement ends the program."""
-    lowered = flow.lowered(site)
+    lowered, world = flow.lowered(site), flow.runs.world
     body = lowered.functions[next(iter(lowered.functions))].body
-    return any(
-        isinstance(each, ir.ExprStmt) and isinstance(each.value, ir.Call) and text_of(each.value.func) in EXITS
-        for each in behind(body, site.node)
-    )
+    following = [each for each in behind(body, site.node) if isinstance(each, ir.ExprStmt)]
+    return any(ends_process(world, flow.frame(site).ref, each.value) for each in following)
