@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.walk import everything, names_inside
+from torchmemlint.semantics.walk import everything, names_inside, nodes_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -103,3 +103,12 @@ def first_name(expr: ir.Expr) -> str:
     while isinstance(expr, (ir.Attr, ir.Subscript, ir.Call)):
         expr = expr.func if isinstance(expr, ir.Call) else expr.value
     return expr.id if isinstance(expr, ir.Name) else ""
+
+
+def function_or_closure(world: World, ref: FunctionRef) -> ir.Function | None:
+    """The IR of a function, or of one right inside another; None for what is neither (a lambda)."""
+    around = world.function(world.outermost(ref))
+    if around is None:
+        return None
+    inside = (node.function for node in nodes_of(around[0].body) if isinstance(node, ir.FunctionDef))
+    return next((each for each in (around[0], *inside) if each.qualname == ref.qualname), None)

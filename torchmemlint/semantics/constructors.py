@@ -13,6 +13,7 @@ from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.closures import function_or_closure
 from torchmemlint.semantics.constructed import (
     OneOf,
     Symbol,
@@ -443,7 +444,7 @@ class Constructor:
         return None
 
     def function(self, ref: FunctionRef) -> ir.Function:
-        found = self.world.function_or_closure(ref)
+        found = function_or_closure(self.world, ref)
         if found is None:
             raise Unbounded(ref.qualname)
         return found

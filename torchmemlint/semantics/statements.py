@@ -8,7 +8,7 @@ from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_b
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import DeprecatedImport
-from torchmemlint.semantics.exits import ends_process
+from torchmemlint.semantics.exits import EXITS, is_exit
 from torchmemlint.semantics.frozen_on_a_branch import note_conditions
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.handlers import describe
@@ -18,7 +18,7 @@ from torchmemlint.semantics.narrowing import narrow
 from torchmemlint.semantics.phases import decide, note_phase
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State, join_states
-from torchmemlint.semantics.text import conditions, text_of
+from torchmemlint.semantics.text import conditions, dotted, text_of
 from torchmemlint.semantics.values import UNKNOWN, Value
 from torchmemlint.semantics.with_blocks import check_bare_manager
 from torchmemlint.torch_facts import TORCH
@@ -33,7 +33,9 @@ def run_expression(m: Machine, statement: ir.ExprStmt, state: State) -> State | 
     graphs, _, _, _ = m.deep(result, state)
     if graphs:
         m.sink(graphs, SinkKind.DROPPED, "", statement.node)
-    return None if ends_process(m.world, m.ref, value) else state
+    if isinstance(value, ir.Call) and (text := dotted(value.func)) in EXITS and is_exit(m.world, m.ref, text):
+        return None
+    return state
 
 
 @handles(STATEMENTS, ir.Declare, ir.OuterNames)

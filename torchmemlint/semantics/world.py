@@ -14,7 +14,6 @@ from torchmemlint.index.references import UNKNOWN_BASE
 from torchmemlint.index.sources import rows_of, split_lines
 from torchmemlint.lower import ir
 from torchmemlint.semantics.state import UNBOUNDED, Meter
-from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 from torchmemlint.torch_facts.words import HookEffect
 
@@ -231,14 +230,6 @@ class World:
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         """The IR of a function that is not nested in another, and its lowered region."""
         return self.query_log.memoize(self._functions, ref, lambda: self._function(ref))
-
-    def function_or_closure(self, ref: FunctionRef) -> ir.Function | None:
-        """The IR of a function, or of one right inside another; None for what is neither (a lambda)."""
-        around = self.function(self.outermost(ref))
-        if around is None:
-            return None
-        inside = (node.function for node in nodes_of(around[0].body) if isinstance(node, ir.FunctionDef))
-        return next((each for each in (around[0], *inside) if each.qualname == ref.qualname), None)
 
     def _function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         lowered = self.lowered(ref.path, ref.qualname)

@@ -10,9 +10,10 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.cost.size import is_cut_at_once
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.exits import ends_process
+from torchmemlint.semantics.exits import is_exit
 from torchmemlint.semantics.graphs import Graph, Site
 from torchmemlint.semantics.runs import Fate
+from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.ways import behind
 
 Loop = tuple[int, int]
@@ -53,5 +54,6 @@ def ends_the_program(site: Site, flow: Flow) -> bool:
     """Whether what follows in the block of a statement ends the program."""
     lowered, world = flow.lowered(site), flow.runs.world
     body = lowered.functions[next(iter(lowered.functions))].body
-    following = [each for each in behind(body, site.node) if isinstance(each, ir.ExprStmt)]
-    return any(ends_process(world, flow.frame(site).ref, each.value) for each in following)
+    following = [each.value for each in behind(body, site.node) if isinstance(each, ir.ExprStmt)]
+    called = [dotted(value.func) for value in following if isinstance(value, ir.Call)]
+    return any(is_exit(world, flow.frame(site).ref, text) for text in called)

@@ -81,6 +81,7 @@ from torchmemlint.rules.cost.circumstances import of_graphs
 from torchmemlint.rules.cost.size import is_loss
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact
+from torchmemlint.semantics.closures import function_or_closure
 from torchmemlint.semantics.events import Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
 from torchmemlint.semantics.readers import OWN
@@ -154,7 +155,7 @@ def is_freed_at_return(event: Backward, flow: Flow) -> bool:
 
 def gives_a_value(world: World, ref: FunctionRef) -> bool:
     """Whether a function returns something; of a lambda, whether the function around it does."""
-    own = world.function_or_closure(ref) or world.function_or_closure(world.outermost(ref))
+    own = function_or_closure(world, ref) or function_or_closure(world, world.outermost(ref))
     return own is None or any(isinstance(each, ir.Return) and each.value is not None for each in nodes_of(own.body))
 
 
