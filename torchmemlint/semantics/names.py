@@ -10,7 +10,7 @@ from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.machine import Closure, Machine
 from torchmemlint.semantics.parameters import made_without_parameters
 from torchmemlint.semantics.state import TRAINING, Kind, State
-from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
+from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Method, Obj, Value, const
 from torchmemlint.semantics.variables import may_freeze_variable, methods_called_on_variable, trains_in
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -50,9 +50,11 @@ def global_name(m: Machine, ident: str, state: State) -> Value:
 def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -> Value:
     """What a module-level variable holds that is read as ``ident``, elsewhere than in the module's own statements: any object
     where the module does not show what it is, a name that is not visible where it may leave it frozen."""
+    text = m.world.project.assigned(path, name)
+    if taken := taken_method(m, path, text):
+        return taken
     found = m.world.project.class_of(path, MODULE, name)
     words = methods_called_on_variable(m.world, path, name)
-    text = m.world.project.assigned(path, name)
     is_module = looks_like_module(words) or (text is not None and text.endswith(".eval()"))  # only modules have an `eval()` so
     if may_freeze_variable(m.world, path, name):
         return frozenset((Ext(f"{m.world.project.module_name(path)}.{name}"),))
@@ -101,6 +103,8 @@ def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: Clas
 def module_variable(m: Machine, path: str, ident: str) -> Value:
     """A module-level variable read inside a function: an object by what the module assigns to it."""
     text = m.world.project.assigned(path, ident)
+    if taken := taken_method(m, path, text):
+        return taken
     if text is not None:
         found = m.world.project.class_of(path, MODULE, ident)
         oid = m.outside(Kind.THING, ident, found, key=(path, ident))
@@ -111,6 +115,14 @@ def module_variable(m: Machine, path: str, ident: str) -> Value:
     if ident == "torch":  # bound by an import that is not visible (``from common import *``), or forgotten
         return named(m, ident, path, ident)
     return frozenset((Obj(m.outside(Kind.THING, ident, None, key=(path, ident))),))
+
+
+def taken_method(m: Machine, path: str, text: str | None) -> Value | None:
+    """What a module's variable holds that is a method of one of the project's classes (``nearest = Nearest.apply``); None for any other."""
+    owner, _, method = (text or "").rpartition(".")
+    absolute = m.world.project.resolve(path, owner, MODULE) if owner else None
+    cls = m.world.symbol(absolute) if absolute else None
+    return frozenset((Method(frozenset((Cls(cls.path, cls.qualname),)), method),)) if isinstance(cls, ClassRef) else None
 
 
 def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> None:
