@@ -11,6 +11,7 @@ from torchmemlint.semantics.elements import forget, iterate
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
 from torchmemlint.semantics.phases import decide
+from torchmemlint.semantics.pieces import bound
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Key, Kind, State, changed, join_states
@@ -30,7 +31,10 @@ from torchmemlint.semantics.values import (
     only_const,
     shallow,
 )
+from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.torch_facts import TORCH
 
+FILLS = TORCH.words["fills-lists"]
 MAX_PASSES = 3
 """Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
 
@@ -267,19 +271,53 @@ def turns_of(m: Machine, statement: ir.For, state: State) -> int:
 
 
 def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:
-    """How many iterations a loop over an expression has at most, where that is a display or a ``range`` of numbers that are
-    known; else -1."""
+    """How many iterations a loop over an expression has at most, where that is a display, by itself or by its name, or a ``range`` of
+    numbers that are known; else -1."""
     match iterable:
         case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
             return len(items)
+        case ir.Name():
+            return _length(m, iterable.id)
         case ir.Call(func=ir.Name(id="enumerate"), args=args) if args:
             return turns_over(m, args[0].value, state)
-        case ir.Call(func=ir.Name(id="range"), args=args) if all(type(a.value) in (ir.Const, ir.Name) for a in args):
-            ends = [known.value for a in args if (known := only_const(evaluate(m, a.value, state))) is not None]
-            numbers = [end for end in ends if type(end) is int and abs(end) < MANY_TURNS]
+        case ir.Call(func=ir.Name(id="range"), args=args):
+            numbers = [end for a in args if (end := _number(m, a.value, state)) is not None and abs(end) < MANY_TURNS]
             if args and len(numbers) == len(args) and 0 not in numbers[2:]:
                 return len(range(*numbers))
     return -1
+
+
+def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
+    """An integer that a literal, a name or the length of a display is known to be; None where it is not."""
+    match expr:
+        case ir.Const() | ir.Name():
+            known = only_const(evaluate(m, expr, state))
+            return known.value if known is not None and type(known.value) is int else None
+        case ir.Call(func=ir.Name(id="len"), args=[ir.Arg(value=ir.Name() as name)]):
+            return length if (length := _length(m, name.id)) >= 0 else None
+        case _:
+            return None
+
+
+def _length(m: Machine, name: str) -> int:
+    """The length of the one display that the function binds a name to, and that it does not add to; -1 where there is none."""
+    body = m.frame_closure[m.frame].function.body
+    match bound(body, name):
+        case [ir.Sequence(items=items)] if not any(type(item) is ir.Star for item in items):
+            grows = any(_adds_to(node, name) for node in nodes_of(body))
+            return -1 if grows else len(items)
+        case _:
+            return -1
+
+
+def _adds_to(node: object, name: str) -> bool:
+    match node:
+        case ir.AugAssign(target=ir.Name() as target):
+            return target.id == name
+        case ir.Call(func=ir.Attr(value=ir.Name() as holder, name=method)):
+            return holder.id == name and method in FILLS
+        case _:
+            return False
 
 
 def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
