@@ -32,6 +32,7 @@ def is_answered(text: str, found: list[Finding]) -> bool:
     return any(one.span.start.row in rows and one.code in expected[1:] for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ASKED, ids=lambda path: path.stem)
 def test_a_program_gets_the_answer_that_its_author_expects(program: Path, tmp_path: Path) -> None:
     text = program.read_text(encoding="utf-8")

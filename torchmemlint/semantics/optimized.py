@@ -13,10 +13,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.given_frozen import STORED_FLAGS, given_frozen
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.library_networks import is_library_network, is_of_library
-from torchmemlint.semantics.parameters import (
-    is_torch_function,
-    parametric_attributes,
-)
+from torchmemlint.semantics.parameters import is_torch_function, parametric_attributes
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import nodes_of
@@ -104,7 +101,7 @@ def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
     words = frozenset[str]().union(*(world.evidence(each).get(text, frozenset()) for each in places))
     if TORCH.names["evaluates"] not in words or TORCH.names["trains"] in words:
         return False
-    names = [(each, text) for each in places] + (_names_given(world, ClassRef(path, inside), text) if of_class else [])
+    names = _where_named(world, path, inside, text)
     if any(_may_hand_on(world, each, name) or _holds_trained(world, each, name) for each, name in names):
         return False
     networks = _networks_held(world, _makers_without(world, path, inside, text), not of_class)
@@ -177,8 +174,14 @@ def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef
 
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether some optimizer in a network's scope is made with its parameters."""
-    places = scope_of(world, *where_known(world, ref, text), text)
-    return any(_is_given_all(world.facts(place), call, text) for place in places for call in _constructors(world, place))
+    known = _where_named(world, *where_known(world, ref, text), text)
+    return any(_is_given_all(world.facts(place), call, name) for place, name in known for call in _constructors(world, place))
+
+
+def _where_named(world: World, path: str, inside: str, text: str) -> list[tuple[FunctionRef, str]]:
+    """The functions in which a module goes by a name, and those that store it as an attribute, with what they call it."""
+    given = _names_given(world, ClassRef(path, inside), text) if inside and text.startswith("self.") else []
+    return [*((place, text) for place in scope_of(world, path, inside, text)), *given]
 
 
 def _is_given_all(facts: FunctionFacts, call: CallFact, text: str) -> bool:
@@ -196,12 +199,12 @@ def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
 def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
     ref, text = key
     asked, found = 0, []
-    for place in scope_of(world, *where_known(world, ref, text), text):
+    for place, known in _where_named(world, *where_known(world, ref, text), text):
         facts = world.facts(place)
         made = _constructors(world, place)
-        asked += sum(call.callee in {f"{text}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
+        asked += sum(call.callee in {f"{known}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
         for position, call in enumerate(made):
-            if _is_given_all(facts, call, text):
+            if _is_given_all(facts, call, known):
                 same = [each.callee for each in made[: position + 1]].count(call.callee)
                 names = _assigned(world, place, facts, f"{call.callee}()")
                 complete = len(names) == [each.callee for each in made].count(call.callee)

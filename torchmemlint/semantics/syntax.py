@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.torch_facts import TORCH
 
 INSIDE = ir.Const(-1, None)
@@ -140,16 +141,60 @@ def type_names(expr: ir.Expr) -> list[str]:
 
 
 def leaves(body: list[ir.Stmt]) -> bool:
-    """Whether a loop's body, run to its end without an exception, leaves the loop."""
-    match body[-1] if body else None:
-        case ir.Break() | ir.Return():
-            return True
-        case ir.Try() as last:
-            return leaves(last.orelse or last.body)
-        case ir.With() as last:
-            return leaves(last.body)
+    """Whether a loop's body, run to its end without an exception, leaves the loop: an iteration is one more attempt. A name that the
+    body sets to a literal tells which branch such a run takes (``failed = False``, and ``True`` in a handler)."""
+    return _run_to_end(body, {}) is True
+
+
+def _run_to_end(body: list[ir.Stmt], flags: dict[str, object]) -> bool | None:
+    """Whether a run of a block without an exception leaves the loop, None if it goes on behind the block."""
+    for statement in body:
+        ends: bool | None = None
+        match statement:
+            case ir.Break() | ir.Return():
+                return True
+            case ir.Continue() | ir.Raise():
+                return False
+            case ir.Try():
+                ends = _run_to_end([*statement.body, *statement.orelse, *statement.final], flags)
+            case ir.With():
+                ends = _run_to_end(statement.body, flags)
+            case ir.If() if (holds := _holds(statement.test, flags)) is not None:
+                ends = _run_to_end(statement.then if holds else statement.orelse, flags)
+            case ir.Assign(targets=[ir.Name() as name], value=ir.Const() as value):
+                flags[name.id] = value.value
+            case _ if flags:
+                for bound in _names_bound(statement):
+                    flags.pop(bound, None)
+        if ends is not None:
+            return ends
+    return None
+
+
+def _holds(test: ir.Expr, flags: dict[str, object]) -> bool | None:
+    """Whether a test of one name holds, None if it is not known."""
+    match test:
+        case ir.Name() if test.id in flags:
+            return bool(flags[test.id])
+        case ir.Unary(op="not"):
+            inner = _holds(test.value, flags)
+            return None if inner is None else not inner
         case _:
-            return False
+            return None
+
+
+def _names_bound(statement: ir.Stmt) -> frozenset[str]:
+    """The names that a statement may bind, with those inside it."""
+    bound = frozenset[str]()
+    for node in nodes_of([statement]):
+        match node:
+            case ir.Assign():
+                bound = bound.union(*map(target_names, node.targets))
+            case ir.AugAssign() | ir.For() | ir.Walrus():
+                bound |= target_names(node.target)
+            case ir.With():
+                bound = bound.union(*(target_names(item.target) for item in node.items if item.target is not None))
+    return bound
 
 
 def names_in(expr: ir.Expr) -> set[str]:
