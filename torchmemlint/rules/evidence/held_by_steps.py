@@ -8,7 +8,7 @@ from torchmemlint.rules.evidence.module_evidence import is_optimizer
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import Graph, GraphKind
 from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.thrown_away import back_propagates, is_made_beside
+from torchmemlint.semantics.thrown_away import back_propagates, is_made_beside, may_discard
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.names["steps"]
@@ -18,19 +18,22 @@ def optimizer_by_steps(network: str, flow: Flow) -> str:
     """The optimizer that must hold a network's parameters, "" where the function does not show it. Of two that step after different
     backwards, one holds the network that a term of its loss depends on alone: no gradient of that term goes anywhere else. The other
     holds the one network that is left to it."""
-    if is_made_beside(flow.runs.world, flow.record.root, network):
+    world, root = flow.runs.world, flow.record.root
+    if not may_discard(world, root) or is_made_beside(world, root, network):
         return ""
-    stepped = {gids: name for gids, name in each_step(flow)}
+    stepped = each_step(flow)
+    optimizers = {name for _, name in stepped}
+    if "" in optimizers or len(optimizers) < 2:
+        return ""
     found: dict[str, set[str]] = {}
     first = networks_on_data(flow)
-    for gids, optimizer in stepped.items():
+    for gids, optimizer in stepped:
         for each in alone_in(gids, first, flow):
             found.setdefault(each, set()).add(optimizer)
-    optimizers = set(stepped.values())
-    if "" in optimizers or len(optimizers) < 2 or any(len(names) > 1 for names in found.values()):
+    if any(len(names) > 1 for names in found.values()):
         return ""
     for optimizer in sorted(optimizers - set().union(*found.values())):
-        reached = {g.what for gids, name in stepped.items() if name == optimizer for g in networks_in(gids, flow)}
+        reached = {g.what for gids, name in stepped if name == optimizer for g in networks_in(gids, flow)}
         left = reached & first - found.keys()
         if len(left) == 1:
             found.setdefault(left.pop(), set()).add(optimizer)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from torchmemlint.index.facts import CallFact
 from torchmemlint.rules.api import Flow
+from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.evidence.standing import above, name_in_root, twins
-from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
