@@ -41,7 +41,8 @@ def test_every_field_of_a_card_has_a_reader_and_is_set_by_some_rule() -> None:
     read = {node.attr for node in nodes() if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
     for field in dataclasses.fields(Rule):
         assert field.name in read, field.name
-        assert any(getattr(rule, field.name) != field.default for rule in ALL_RULES), field.name
+        if field.name != "preview":  # a state that rules pass through
+            assert any(getattr(rule, field.name) != field.default for rule in ALL_RULES), field.name
 
 
 @pytest.mark.parametrize("words", [About, Advice, Once, Correction, Same, Shown])

@@ -83,6 +83,17 @@ def reaches_tensors(path):
 
 def loaded(path):
     return torch.load(path)
+
+
+def collecting(path):
+    """Makes a function that may be given tensors."""
+    kept = settings_of(path)
+    kept["seen"] = []
+
+    def collect(value):
+        kept["seen"].append(value)
+
+    return collect
 '''
 
 
@@ -96,6 +107,7 @@ def loaded(path):
         ("runs_what_it_gets", False),
         ("reaches_tensors", False),
         ("loaded", False),
+        ("collecting", False),
     ],
 )
 def test_which_functions_cannot_touch_a_tensor(name: str, answer: bool) -> None:

@@ -129,7 +129,7 @@ def _is_left_out_with_its_object(world: World, key: tuple[str, str, str]) -> boo
     path, inside, text = key
     places = scope_of(world, path, inside, text) if inside and text.startswith("self.") else []
     init = world.project.method(ClassRef(path, inside), "__init__") if places else None
-    if init is None or any(_makes_optimizer(world, each) or _may_hand_on(world, each, text) for each in places):
+    if init is None or any(makes_optimizer(world, each) or _may_hand_on(world, each, text) for each in places):
         return False
     if not _certainly_learns(world, path, inside, text):
         return False
@@ -329,7 +329,7 @@ def _makers_without(world: World, path: str, inside: str, text: str) -> list[Fun
     places = scope_of(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return []  # it goes by its own optimizer (``self.critic.optimizer.step()``)
-    makers = [each for each in places if world.memoize(_makes_optimizer, each)]
+    makers = [each for each in places if world.memoize(makes_optimizer, each)]
     return [] if any(_may_give(world, each, text) for each in makers) else makers
 
 
@@ -416,7 +416,7 @@ def scope_of(world: World, path: str, inside: str, text: str) -> list[FunctionRe
     return [FunctionRef(at, each.qualname) for at, functions in found for each in functions]
 
 
-def _makes_optimizer(world: World, ref: FunctionRef) -> bool:
+def makes_optimizer(world: World, ref: FunctionRef) -> bool:
     """Whether a function calls the constructor of an optimizer."""
     return bool(_constructors(world, ref))
 
@@ -538,7 +538,7 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
     todo = sorted(seen)
     while todo and len(seen) <= MAX_BELOW:
         each = todo.pop()
-        if world.memoize(_makes_optimizer, each):
+        if world.memoize(makes_optimizer, each):
             return True
         for inner in world.facts(each).calls:
             below = set(world.project.callees(each.path, each.qualname, inner.callee, *inner.keywords).refs) - seen

@@ -12,7 +12,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.library_networks import is_library_network
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
+from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World, does_nothing
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
@@ -52,7 +52,7 @@ def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str]
     cls, exact = key
     project = world.project
     forward = project.method(cls, TORCH.names["forward"]) or project.method(cls, "__call__")
-    if forward is None or not world.facts(forward).names - {"NotImplementedError", "self"}:
+    if forward is None or does_nothing(world, forward):
         return None  # an abstract class
     if not exact and project.subclasses(cls):
         return None  # one that stands for its subclasses

@@ -25,7 +25,7 @@ SMALL = 6
 
 def plumbing_names(world: World, ref: FunctionRef) -> frozenset[str] | None:
     """The words of a function that cannot touch a tensor unless it is given one, or finds one in an attribute, and of all that it
-    calls; None for any other function. To be memoized."""
+    calls; None for any other function, as for one that defines functions, which may be given tensors later. To be memoized."""
     if world.header(ref).is_generator or world.memoize(_is_small, ref):
         return None
     words: set[str] = set()
@@ -52,7 +52,7 @@ def _look(world: World, ref: FunctionRef) -> tuple[frozenset[str], frozenset[Fun
     words: set[str] = set()
     called: set[FunctionRef] = set()
     for each, facts in root_choice.family(world, ref):
-        if facts.names & WORDS:
+        if facts.names & WORDS or each != ref:
             return None
         words |= facts.names
         kept = {use.callee for use in facts.returned} | {text.removesuffix("()") for _, text in (*facts.bound, *facts.rebound)}

@@ -14,7 +14,7 @@ from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import Backward, CachedFunction
-from torchmemlint.semantics.functions import run_function
+from torchmemlint.semantics.functions import run_function, take_body
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.graphs import GraphKind, Sink, SinkKind
@@ -25,7 +25,7 @@ from torchmemlint.semantics.parameters import callable_given, module_given, para
 from torchmemlint.semantics.parts import note_given_away
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
-from torchmemlint.semantics.syntax import cache_size
+from torchmemlint.semantics.syntax import cache_size, is_abstract
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Func, Obj, Value, const, sorted_atoms
 from torchmemlint.semantics.world import World
@@ -206,6 +206,8 @@ def run_hooks(m: Machine, state: State) -> None:
             if found is None:
                 continue
             closure.function, closure.lowered = found
+        if is_abstract(closure.function) and not take_body(m, closure):
+            continue
         params = list(closure.function.params)
         bound: dict[str, Value] = {}
         if atom.receiver >= 0 and params:
@@ -227,7 +229,7 @@ def run_hooks(m: Machine, state: State) -> None:
 def hooks_only_without_grad(m: Machine) -> bool:
     """Whether the root takes its hooks away again, and all that it runs itself meanwhile runs with grad mode off."""
     record = m.record
-    if not record.forwards or "remove" not in m.world.facts(record.root).names:
+    if not record.forwards or TORCH.names["removes-hook"] not in m.world.facts(record.root).names:
         return False
     return not any(
         graph.mode is not Mode.OFF and (graph.kind is GraphKind.FORWARD or graph.direct) for graph in record.graphs.values()

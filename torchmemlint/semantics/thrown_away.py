@@ -6,20 +6,26 @@ from itertools import islice
 
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.semantics.optimized import optimizer_of, scope_of, where_known
+from torchmemlint.semantics.optimized import makes_optimizer, optimizer_of, scope_of, where_known
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 BACK_PROPAGATES = TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
 
 
-def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact) -> bool:
+def is_made_beside(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether some optimizer is made where a network goes by that name."""
+    places = scope_of(world, *where_known(world, ref, text), text)
+    return any(world.memoize(makes_optimizer, place) for place in places)
+
+
+def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact, optimizer: str = "") -> bool:
     """Whether a function throws away the gradients that a backward of its own computes for a network: what it says next of the
     optimizer that holds its parameters is ``zero_grad()``, and ``step()`` only after that. Where it says nothing of it, whether
-    each method that steps it does. ``text`` names the network, or a method."""
+    each method that steps it does. ``text`` names the network, or a method; ``optimizer`` holds it where none is visibly made."""
     for network in (text, text.rpartition(".")[0]):
-        optimizer = optimizer_of(world, ref, network) if network not in ("", "self") else ""
-        if optimizer:
+        holder = optimizer_of(world, ref, network) if network not in ("", "self") else ""
+        if optimizer := holder or optimizer:
             zeroed = {f"{optimizer}.zero_grad", f"{network}.zero_grad"}
             step = f"{optimizer}.step"
             calls = _calls_of(world, ref, zeroed | {step}, optimizer)
@@ -35,13 +41,13 @@ def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact) -
 
 def may_discard(world: World, ref: FunctionRef) -> bool:
     """Whether a function back-propagates more than once: gradients of one backward can be zeroed before the next is stepped by."""
-    return len([*islice(filter(_back_propagates, world.facts(ref).calls), 2)]) > 1
+    return len([*islice(filter(back_propagates, world.facts(ref).calls), 2)]) > 1
 
 
-def discards(world: World, ref: FunctionRef, text: str, backward: CallFact) -> bool:
+def discards(world: World, ref: FunctionRef, text: str, backward: CallFact, optimizer: str = "") -> bool:
     """Whether a function zeroes the gradients that a backward of its own computes for a network, before it back-propagates
-    again and steps the network's own optimizer, and reads none of them meanwhile."""
-    optimizer = optimizer_of(world, ref, text)
+    again and steps the network's own optimizer, and reads none of them meanwhile. ``optimizer`` holds it where none is visibly made."""
+    optimizer = optimizer_of(world, ref, text) or optimizer
     facts = world.facts(ref)
     if not optimizer or TORCH.names["gradient"] in facts.names:
         return False
@@ -50,7 +56,7 @@ def discards(world: World, ref: FunctionRef, text: str, backward: CallFact) -> b
     zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
     if not any(call.callee in zeroed | {step} for call in facts.calls):
         return False  # whoever zeroes them and steps may call this function in between
-    if not _back_propagates(backward):
+    if not back_propagates(backward):
         return False
     following = facts.calls[backward.place + 1 :] + facts.calls[: backward.place]
     cleared = False
@@ -59,7 +65,7 @@ def discards(world: World, ref: FunctionRef, text: str, backward: CallFact) -> b
             return False
         if call.callee in zeroed:
             cleared = cleared or backward.branch[: len(call.branch)] == call.branch
-        elif cleared and _back_propagates(call):
+        elif cleared and back_propagates(call):
             return True
         elif not cleared and not _makes(call) and any(arg.name in (text, f"{text}.parameters()") for arg in call.args):
             return False
@@ -71,7 +77,8 @@ def _makes(call: CallFact) -> bool:
     return call.callee.rpartition(".")[2][:1].isupper()
 
 
-def _back_propagates(call: CallFact) -> bool:
+def back_propagates(call: CallFact) -> bool:
+    """Whether a call is a backward, by its name."""
     return call.callee.rpartition(".")[2] in BACK_PROPAGATES
 
 

@@ -372,3 +372,8 @@ class World:
 def is_batch_hook(world: World, ref: FunctionRef) -> bool:
     """Whether a framework calls a method by itself, and once for each batch: each call is an iteration of its loop."""
     return ref.qualname.rpartition(".")[2] in BATCH_HOOKS and world.is_hook(ref)
+
+
+def does_nothing(world: World, ref: FunctionRef) -> bool:
+    """Whether a method reads nothing: classes below have the real one."""
+    return not world.facts(ref).names - {"NotImplementedError", "self"}

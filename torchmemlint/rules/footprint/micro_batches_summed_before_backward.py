@@ -82,7 +82,7 @@ from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.cost.size import ON_HOST, are_on_host
 from torchmemlint.rules.cost.table import price
 from torchmemlint.semantics.events import Accumulate, Backward, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
+from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind
 from torchmemlint.semantics.pieces import ANY_WIDTH, width_of_loop
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import Kind
@@ -208,13 +208,17 @@ def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset
     from one another."""
     record = flow.record
     through = [record.graphs[g] for g in sorted(record.ancestors(event.graphs)) if g in record.graphs]
+    total = event.key if isinstance(event, Accumulate) else None
+    carried = [g for g in through if g.kind is GraphKind.CARRIED and g.place != total and event.loop in g.site.loops]
+    first = {record.call_of(g).what for g in through if g.kind is GraphKind.OPAQUE and event.loop not in g.site.loops}
+    ahead = {record.call_of(g).what for each in carried for g in brought_by(each, flow)} & first
+    if not all(is_taken_ahead(each, event, ahead, flow) for each in carried):
+        return None
     ran: list[Graph] = []
     for graph in through:
-        if graph.kind is GraphKind.CARRIED:
-            own = isinstance(event, Accumulate) and graph.place == event.key
-            if not own and event.loop in graph.site.loops:
-                return None
-        elif graph.kind in MADE_KINDS and graph.site.node >= 0:  # not a part of what was handed in
+        if graph.kind in MADE_KINDS and graph.site.node >= 0:  # not a part of what was handed in
+            if record.call_of(graph).what in ahead:
+                continue
             if event.loop not in graph.site.loops:
                 return None
             if graph.kind is GraphKind.FORWARD or graph.direct:
@@ -223,6 +227,28 @@ def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset
                 ran.append(graph)
     models = [g for g in ran if is_model(g, ran, flow)]
     return models[0] if models else None
+
+
+def brought_by(carried: Graph, flow: Flow) -> list[Graph]:
+    """What the value hangs on that an iteration leaves under a name for the next one."""
+    record = flow.record
+    brought = record.carried.get((carried.place, carried.site.loops[-1]), ())
+    hanging = [record.graphs[gid] for gid in sorted(record.ancestors(frozenset(brought)))]
+    return [graph for graph in hanging if graph.kind not in PASSING]
+
+
+def is_taken_ahead(carried: Graph, event: Accumulate | Store, ahead: set[str], flow: Flow) -> bool:
+    """Whether an iteration, once it has added its loss, takes the batch of the next one by a call that gave the first batch, too
+    (``x, y = get_batch()``): no two iterations share what it gives, and none goes on from another."""
+    brought = brought_by(carried, flow)
+    return bool(brought) and all(
+        flow.record.call_of(g).what in ahead and g.site.loops == event.site.loops and g.site.node > event.site.node
+        for g in brought
+    )
+
+
+PASSING = MARK_KINDS - {GraphKind.CARRIED, GraphKind.WANTED}
+"""Marks of what was done with a value, which say nothing of where it comes from."""
 
 
 def is_model(graph: Graph, ran: list[Graph], flow: Flow) -> bool:

@@ -16,7 +16,8 @@ its loss:
   parameters, or is a trainer of transformers, which trains its `model` alone: a teacher, a reference model;
 - or it belongs to a criterion whose parameters no optimizer holds, and this forward is given nothing that wants a gradient: a perceptual
   loss on the wanted image;
-- or its own optimizer zeroes the gradients before it steps: a discriminator that sees real data in the generator's step.
+- or its own optimizer zeroes the gradients before it steps: a discriminator that sees real data in the generator's step, a generator in
+  the discriminator's. Where optimizers are made elsewhere, what steps after which backward shows the networks that they hold.
 
 It does not report:
 

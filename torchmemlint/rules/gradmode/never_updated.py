@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torchmemlint.index.facts import CallFact
 from torchmemlint.rules.api import Flow
+from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.evidence.standing import above, name_in_root, twins
 from torchmemlint.rules.reach import callers_of
@@ -141,14 +142,16 @@ def is_discarded(event: Graph, flow: Flow) -> bool:
     them which are zeroed before a step can read them: a discriminator that sees real data in the generator's step."""
     if not may_discard(flow.runs.world, flow.record.root):
         return False
-    backwards = backwards_of(event, flow)
-    return bool(backwards) and all(discards(flow.runs.world, flow.record.root, event.what, each) for each in backwards)
+    world, root = flow.runs.world, flow.record.root
+    backwards, optimizer = backwards_of(event, flow), optimizer_by_steps(event.what, flow)
+    return bool(backwards) and all(discards(world, root, event.what, each, optimizer) for each in backwards)
 
 
 def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
     """Whether each backward that reaches a graph computes gradients for a network above it which are zeroed before any step."""
-    backwards = backwards_of(event, flow)
-    return bool(backwards) and all(throws_away(flow.runs.world, flow.record.root, network, each) for each in backwards)
+    world, root = flow.runs.world, flow.record.root
+    backwards, optimizer = backwards_of(event, flow), optimizer_by_steps(network, flow)
+    return bool(backwards) and all(throws_away(world, root, network, each, optimizer) for each in backwards)
 
 
 def backwards_of(event: Graph, flow: Flow) -> list[CallFact]:

@@ -9,7 +9,8 @@ It does not report:
 - detached values and numbers;
 - one entry per layer that the next forward overwrites;
 - hooks that this function or class removes (`handle.remove()`);
-- containers that it empties (`clear()`, `pop()`, a new container).
+- containers that it empties (`clear()`, `pop()`, a new container); a global one, that the file empties;
+- hooks of a script that runs no forward in a loop.
 
 The rule is in preview: real packages have too few such hooks to measure its accuracy.
 
@@ -66,12 +67,22 @@ The container is emptied, or the hook removed, by code that the analysis cannot 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.events import HookStore
+from torchmemlint.semantics.graphs import GraphKind
+from torchmemlint.semantics.root_choice import runs_steps
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.walk import everything
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 WORDS = TORCH.words["forward-hooks"]
@@ -91,18 +102,11 @@ EVENT = HookStore
 EMPTIES = TORCH.words["empties"]
 
 
-def check(event: HookStore, flow: Flow) -> Iterator[Draft]:
-    world = flow.runs.world
-    facts = world.facts(flow.record.root)
-    around = (facts.owner or facts.qualname) + "."
-    functions = [
-        other
-        for other in world.project.module(flow.record.root.path).functions
-        if other.qualname == facts.qualname or other.qualname.startswith(around)
-    ]
-    if any(other.names & EMPTIES for other in functions) or flow.frame(event.site).ref.path != flow.record.root.path:
+def check(event: HookStore, flow: Flow) -> Iterator[Draft | Fact]:
+    if is_emptied(event, flow) or flow.frame(event.site).ref.path != flow.record.root.path:
         return
-    if event.place.startswith("self.") and flow.set_again(event.place.removeprefix("self.")):
+    if runs_once(flow):
+        yield Fact("one-forward-stored", "the program runs no forward in a loop")
         return
     fix: Fix | NoFix | None = None
     if event.sure and event.value >= 0:
@@ -119,3 +123,49 @@ def check(event: HookStore, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )
+
+
+def is_emptied(event: HookStore, flow: Flow) -> bool:
+    """Whether something takes elements out of what the hook fills or takes the hook away, or another container is put in its place: by the
+    class or the function around the hook, or for a global by any function of the file."""
+    world, root = flow.runs.world, flow.record.root
+    facts = world.facts(root)
+    holder = event.place.partition("[")[0]
+    around = functions = world.within(root.path, facts.owner or facts.qualname)
+    if facts.qualname == MODULE or not any(holder.partition(".")[0] in other.locals for other in around):
+        functions = world.project.module(root.path).functions
+    if any(other.names & EMPTIES for other in around) or any(takes_out(other, holder) for other in functions):
+        return True
+    if holder.startswith("self.") and flow.set_again(holder.removeprefix("self.")):
+        return True
+    found = [world.function(FunctionRef(root.path, other.qualname)) for other in functions if not other.parent]
+    made = Counter(text for each in found if each is not None for text in assigned(each[0].body))
+    return made[holder] > 1 or made[f"{holder}[]"] > 1
+
+
+def takes_out(facts: FunctionFacts, holder: str) -> bool:
+    """Whether a function may take elements out of a global container, or takes a hook away by its handle."""
+    empties = holder in facts.names and not facts.names.isdisjoint(EMPTIES)
+    return empties or any(call.callee.endswith(REMOVES) and not call.args for call in facts.calls)
+
+
+REMOVES = f".{TORCH.names['removes-hook']}"
+
+
+def assigned(body: list[ir.Stmt]) -> Iterator[str]:
+    """What the statements of a function assign, or delete: the texts of names and attributes, those of containers with "[]"."""
+    for node in everything(body):
+        if isinstance(node, ir.Assign | ir.Delete):
+            for target in node.targets:
+                yield f"{text_of(target.value)}[]" if isinstance(target, ir.Subscript) else text_of(target)
+
+
+def runs_once(flow: Flow) -> bool:
+    """Whether the file's own statements run forwards, and neither they nor a function of the file runs any in a loop."""
+    record, world = flow.record, flow.runs.world
+    ran = [g for g in (*record.graphs.values(), *record.forwards.values()) if g.kind is GraphKind.FORWARD or g.direct]
+    loops = [each.site.loops for each in ran]
+    if record.root.qualname != MODULE or not loops or any(loops):
+        return False
+    refs = [FunctionRef(record.root.path, facts.qualname) for facts in world.project.module(record.root.path).functions]
+    return not any(world.memoize(runs_steps, ref) for ref in refs)

@@ -8,7 +8,8 @@ generator's output that is not detached for the discriminator.
 
 It does not report:
 
-- a graph that a later backward goes through, even in part;
+- a graph that a later backward goes through, even in part, unless both share only a network whose gradient of this backward is
+  zeroed before its optimizer steps: a generator in the discriminator's loss;
 - a call in a loop, if the graph was built before the loop (the rows of a Jacobian, several heads on one trunk);
 - a call in a loop, if the loss includes what another method left in an attribute with its graph;
 - a graph that includes state of an earlier step, which TML104 reports;
@@ -70,16 +71,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchmemlint.findings import Safety, Severity
+from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.assumed import READ_BY_A_CALLER
 from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.cost.circumstances import of_graphs
 from torchmemlint.rules.cost.size import is_loss
 from torchmemlint.rules.cost.table import price
+from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.closures import function_or_closure
 from torchmemlint.semantics.events import Backward, Store
@@ -88,6 +90,7 @@ from torchmemlint.semantics.readers import OWN
 from torchmemlint.semantics.released import is_rebound
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.thrown_away import discards
 from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -116,6 +119,24 @@ def need_of_graph(event: Backward, flow: Flow) -> str:
     if flow.hooks_forwards():
         return "a value that a hook kept from another forward may be part of the loss"
     return need_of(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node)
+
+
+def shared_for_nothing(event: Backward, flow: Flow) -> str:
+    """A network that the graph shares with that of another backward, where this one computes for all of them only gradients that are zeroed
+    before a step: the discriminator's loss goes through a generator, which its own loss goes through again."""
+    record, world, root = flow.record, flow.runs.world, flow.record.root
+    call = world.facts(root).call_ending(flow.span(event.site).end)
+    if not event.retains or event.creates or event.gradients or call is None or flow.hooks_forwards():
+        return ""
+    others = [each for each in record.events.values() if isinstance(each, Backward) and each.site.key != event.site.key]
+    above = record.ancestors(event.graphs | event.hints)
+    common = above & frozenset().union(*(record.ancestors(each.graphs | each.hints) for each in others))
+    shared = [record.graphs[gid] for gid in sorted(common)]
+    networks = [graph.what for graph in shared if graph.kind in CALLED_KINDS and flow.own(graph.site)]
+    if above & record.returned or any(graph.kind in (GraphKind.LEAF, GraphKind.WANTED) for graph in shared):
+        return ""
+    thrown = all(discards(world, root, what, call, optimizer_by_steps(what, flow)) for what in networks)
+    return networks[0] if networks and thrown else ""
 
 
 def from_outside(event: Backward, flow: Flow) -> bool:
@@ -209,16 +230,21 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Fact]:
     if not flow.own(event.site):
         return
     need = need_of_graph(event, flow)
-    if need:
+    discarded = shared_for_nothing(event, flow) if need else ""
+    if need and not discarded:
         yield Fact("needed-by-a-later-backward", need)
         return
     severity, cost = price(*stays(event, flow), of_graphs(event.graphs | event.hints, flow))
-    fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
+    why = ", but no other backward goes through it"
+    fix: Fix | NoFix | None = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
+    if discarded:
+        why = f" for a gradient of `{short(discarded)}` that is zeroed before its optimizer steps"
+        fix = NoFix(f"what `{short(discarded)}` gives must be detached in this loss, too")
     yield Draft(
         flow.at(
             RULE,
             event.site,
-            "`retain_graph=True` keeps the graph, but no other backward goes through it",
+            f"`retain_graph=True` keeps the graph{why}",
             label="keeps the saved tensors of this graph",
             severity=severity,
             doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),

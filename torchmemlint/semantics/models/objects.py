@@ -36,7 +36,14 @@ from torchmemlint.semantics.models.modules import (
     me_or_plain,
     method_guards_itself,
 )
-from torchmemlint.semantics.models.unknown_objects import call_opaque, guarded_result, is_given_text, thing_method
+from torchmemlint.semantics.models.unknown_objects import (
+    call_methods,
+    call_opaque,
+    guarded_result,
+    is_given_text,
+    methods_meant_by,
+    thing_method,
+)
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import callable_with
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, Mode, State
@@ -66,7 +73,7 @@ from torchmemlint.semantics.values import (
     truth,
     with_flags_set,
 )
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import World, does_nothing
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect, ModuleEffect
 
@@ -241,6 +248,11 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
     if name == STEPS and any(isinstance(base, str) and class_kind(base) is Kind.OPTIMIZER for base in bases):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     if method is not None:
+        if m.heap[oid].external and m.heap[oid].kind is not Kind.SELF and does_nothing(m.world, method):
+            below = m.world.project.subclasses(cls)
+            overrides = m.world.memoize(methods_meant_by, name)
+            if overrides and all(ClassRef(each.path, m.world.header(each).owner) in below for each in overrides):
+                return call_methods(m, overrides, m.heap[oid].name, (oid, "as"), call, state)
         (atom,) = function_value(m, method, oid)
         return call_atom(m, atom, call, state)
     for base in bases:

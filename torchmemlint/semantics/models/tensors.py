@@ -8,7 +8,7 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, record_call
-from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
+from torchmemlint.semantics.dispatch import METHODS, handles
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want, want_in_place
 from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
@@ -20,13 +20,13 @@ from torchmemlint.semantics.models.unknown_objects import (
     CLEARS,
     PASS_THROUGH,
     STEPS,
+    call_methods,
     call_opaque,
     hands_out_a_number,
     is_method_of_text,
     may_be_attached,
-    only_method,
+    methods_meant_by,
 )
-from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.options import option_of
 from torchmemlint.semantics.parts import part_of
 from torchmemlint.semantics.state import TRAINING, Kind, State
@@ -173,13 +173,10 @@ def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | 
 
 def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call, state: State) -> Value:
     """A method of what a call that is not visible gave: the project's only one of that name, or unknown."""
-    method = only_method(m, name)
-    if method is None:
+    methods = m.world.memoize(methods_meant_by, name)
+    if not methods:
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
-    cls = ClassRef(method.path, m.world.header(method).owner)
-    receiver = m.outside(Kind.INSTANCE, text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
-    (function,) = function_value(m, method, receiver)
-    result = call_atom(m, function, call, state)
+    result = call_methods(m, methods, text_of(call.func), ("as", tuple(sorted(atom.graphs))), call, state)
     # What the object holds came with it: what is made of that is attached to the same graph.
     return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
 

@@ -52,6 +52,7 @@ from torchmemlint.semantics.values import (
     tensor,
 )
 from torchmemlint.semantics.variables import texts_of_module
+from torchmemlint.semantics.world import World, does_nothing
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 
@@ -247,12 +248,9 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return guarded_result(m, name, call)
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
-    method = only_method(m, name)
-    if method is not None and not is_given_from_outside(m, oid):
-        cls = ClassRef(method.path, m.world.header(method).owner)
-        receiver = m.outside(Kind.INSTANCE, m.heap[oid].name, cls, key=(oid, "as", method))
-        (atom,) = function_value(m, method, receiver)
-        return call_atom(m, atom, call, state)
+    methods = m.world.memoize(methods_meant_by, name)
+    if methods and not is_given_from_outside(m, oid):
+        return call_methods(m, methods, m.heap[oid].name, (oid, "as"), call, state)
     held = m.world.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.methods_named(name))
     runs = name not in TORCH.module_methods and held
     out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
@@ -303,12 +301,34 @@ def freeze(m: Machine, out: Value, call: Call) -> None:
             graph.frozen = True
 
 
-def only_method(m: Machine, name: str) -> FunctionRef | None:
-    """The one method of that name in the project, when just one class defines it and the name is not everybody's."""
-    found = m.world.methods_named(name)
-    if len(found) != 1 or name in COMMON_METHODS:
-        return None
-    return found[0]
+def methods_meant_by(world: World, name: str) -> tuple[FunctionRef, ...]:
+    """The methods of the project that a call on an unknown object may run: the only one of that name which does something, or a few that
+    override one method; none where the name is everybody's."""
+    found = world.methods_named(name)
+    if name in COMMON_METHODS or len(found) > MAX_NAMESAKES:
+        return ()
+    doing = tuple(ref for ref in found if len(found) == 1 or not does_nothing(world, ref))
+    owners = [ClassRef(ref.path, world.header(ref).owner) for ref in found]
+    related = any({*owners} <= {each, *world.project.subclasses(each)} for each in owners)
+    return doing if len(doing) == 1 or (related and len(doing) <= MAX_OVERRIDES) else ()
+
+
+MAX_NAMESAKES = 8
+"""Methods of one name that are looked at: a name that many have says nothing."""
+MAX_OVERRIDES = 3
+"""Methods that a call on an unknown object runs, one after the other."""
+
+
+def call_methods(
+    m: Machine, methods: tuple[FunctionRef, ...], receiver: str, key: tuple[object, ...], call: Call, state: State
+) -> Value:
+    """What a call on an unknown object gives that may run each of these methods."""
+    given = []
+    for method in methods:
+        cls = ClassRef(method.path, m.world.header(method).owner)
+        oid = m.outside(Kind.INSTANCE, receiver, cls, key=(*key, method))
+        given += [call_atom(m, atom, call, state) for atom in function_value(m, method, oid)]
+    return join_all(given)
 
 
 def is_given_from_outside(m: Machine, oid: int) -> bool:
