@@ -325,7 +325,25 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
         return "graphs-until-the-end", LISTED_COST, [event.site.loops[-1]]
     if any(not is_over_parts(flow, event.site.loops[-1], (chained,)) for chained in chains(event, flow)):
         return "graphs-until-the-end", CHAIN_COST, [event.site.loops[-1]]
+    for loop in carried_by_callee(event, hanging, flow):
+        return "graphs-until-the-end", CHAIN_COST, [loop]
     return "extra-graph", cost_at_peak(event, flow), []
+
+
+def carried_by_callee(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tuple[int, int]]:
+    """The loops of a function of the project that is called here, and runs the forward in them, in which a value of its own goes from one
+    iteration into the next with the graph: ``x = x - eps`` of a sampler."""
+    for each in flow.record.events.values():
+        if (
+            isinstance(each, Accumulate)
+            and each.loop in event.site.loops
+            and each.site.frame == event.site.frame
+            and not flow.own(each.site)
+            and not each.through_module
+            and not is_over_parts(flow, each.loop, (event,))
+            and is_kept_for_sure(event, hanging & each.graphs, flow)
+        ):
+            yield each.loop
 
 
 def gathered(hanging: frozenset[int], flow: Flow) -> str:
