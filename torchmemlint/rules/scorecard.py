@@ -34,8 +34,6 @@ HIDDEN = "a hidden assumption"
 """The row of all assumptions that findings are hidden for: of each by itself too few findings were read."""
 HIDES = 3
 """How grave assumptions are together for which a finding is hidden."""
-UNREAD, ASSUMING = 0.95, 0.85
-"""What is believed of a rule of which too few findings were read: of one that assumes nothing, and of one that assumes something."""
 DOUBTFUL = 0.5
 """The most that a finding with one of these is believed, whatever else is known: 15 were read, and half of them were false."""
 
@@ -120,9 +118,9 @@ def rows_with(facts: Iterable[str]) -> frozenset[str]:
 
 
 def intercepts(code: str) -> list[tuple[str, float]]:
-    """The points that a rule's findings have whatever is known of them."""
+    """The points that a rule's findings have whatever is known of them; those of all rules where too few of its own were read."""
     rules = table().rules
-    return [(name, rules[name].points) for name in (EVERY_RULE, code)] if code in rules else []
+    return [(name, rules[name].points) for name in (EVERY_RULE, code) if name in rules]
 
 
 def probability(code: str, facts: Iterable[Fact]) -> float:
@@ -135,8 +133,6 @@ def believed(code: str, facts: Iterable[str]) -> float:
     """As ``probability``, of facts by their names, as far as the table says."""
     names = frozenset(facts)
     gravity = gravity_of(names)
-    if code not in table().rules:
-        return UNREAD if not gravity else ASSUMING if gravity < HIDES else DOUBTFUL
     rows = sorted(rows_with(names))
     points = math.fsum([*[points for _, points in intercepts(code)], *[points_of(row) for row in rows]])
     chance = 1 / (1 + math.exp(-points))

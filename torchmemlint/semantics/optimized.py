@@ -9,14 +9,11 @@ from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.lower import ir
 from torchmemlint.semantics.given_frozen import STORED_FLAGS, given_frozen
 from torchmemlint.semantics.kinds import class_kind
-from torchmemlint.semantics.library_networks import is_library_network, is_of_library
+from torchmemlint.semantics.library_networks import asks_for_settings, is_library_network, is_of_library, is_size, only_runs
 from torchmemlint.semantics.parameters import is_torch_function, parametric_attributes
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.walk import nodes_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -354,23 +351,7 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
         known = bool(made) and all(is_library_network(world, ref, value) for ref, value in made)
     if not known:
         return False
-    return all(_only_runs(world, each, text) for each in places)
-
-
-def _only_runs(world: World, ref: FunctionRef, text: str) -> bool:
-    """Whether a function does nothing with a module but make it, run it and set its mode: none of its parts is replaced or held."""
-    found = world.function(ref)
-    if found is None:
-        return False
-    uses = runs = 0
-    for node in nodes_of(found[0].body):
-        uses += isinstance(node, ir.Name | ir.Attr) and dotted(node) == text
-        if isinstance(node, ir.Call):
-            itself = isinstance(node.func, ir.Attr) and node.func.name in TORCH.words["gives-itself"]
-            runs += dotted(node.func.value if itself and isinstance(node.func, ir.Attr) else node.func) == text
-        elif isinstance(node, ir.Assign):
-            runs += sum(isinstance(target, ir.Name | ir.Attr) and dotted(target) == text for target in node.targets)
-    return uses == runs
+    return all(only_runs(world, each, text) for each in places)
 
 
 def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
@@ -379,8 +360,13 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
     facts = world.facts(ref)
     bound = {*facts.bound, *facts.rebound}
     for call in facts.calls:
-        given = any(arg.name == text or arg.name.startswith(f"{text}.") for arg in call.args)
-        if not given or call.callee.endswith(RESTORES) or _is_wrapped(facts, call):
+        given = any(arg.name == text or (arg.name.startswith(f"{text}.") and not is_size(arg.name)) for arg in call.args)
+        if (
+            not given
+            or call.callee.endswith(RESTORES)
+            or _is_wrapped(facts, call)
+            or asks_for_settings(world, ref, call.callee)
+        ):
             continue
         seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
         if seen and all(_runs_alone(world, each, call, text) for each in seen):
@@ -467,8 +453,8 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
             return True
         if call in made and any(_is_part(name, text) for arg in call.args for name in _listed(arg)):
             return True
-        handed = not call.callee.endswith(RESTORES) and any(arg.name == text for arg in call.args)
-        if handed and not _is_wrapped(facts, call) and (call in made or _may_make_optimizer(world, ref, call)):
+        handed = any(arg.name == text for arg in call.args) and not _keeps_nothing(world, ref, call)
+        if handed and (call in made or _may_make_optimizer(world, ref, call)):
             return True
     return False
 
@@ -499,6 +485,11 @@ def _is_asked(facts: FunctionFacts, text: str) -> bool:
 def _asks(call: CallFact, text: str) -> bool:
     """Whether a call gives the parameters of a module, or of a part of it."""
     return call.callee.startswith(f"{text}.") and call.callee.rpartition(".")[2] in PARAMETERS
+
+
+def _keeps_nothing(world: World, ref: FunctionRef, call: CallFact) -> bool:
+    """Whether a call that is given a module neither trains it nor keeps it under another name."""
+    return call.callee.endswith(RESTORES) or _is_wrapped(world.facts(ref), call) or asks_for_settings(world, ref, call.callee)
 
 
 def _is_wrapped(facts: FunctionFacts, call: CallFact) -> bool:

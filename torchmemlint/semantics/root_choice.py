@@ -189,7 +189,10 @@ def joins_by_flag(facts: FunctionFacts) -> bool:
 
 
 def loops_over_data(world: World, ref: FunctionRef) -> bool:
-    """Whether a loop of the function may run over the batches of a data set: its text says so, or what it names is a loader."""
+    """Whether a loop of the function may run over the batches of a data set: its text says so, what it names is a loader, or each turn
+    moves something."""
+    if moves_in_a_loop(world.facts(ref)):
+        return True
     for line in world.lines_of(ref):
         if DRAWS.search(line):
             return True
@@ -278,6 +281,11 @@ def is_move(call: CallFact) -> bool:
     return name == TORCH.names["to-cuda"] or (
         name == TORCH.names["to-place"] and any(not DTYPE.fullmatch(arg.name) for arg in call.args)
     )
+
+
+def moves_in_a_loop(facts: FunctionFacts) -> bool:
+    """Whether each turn of a loop moves something to a device, as that of a data set does: what is there already needs no move."""
+    return any(is_move(call) and call.loops for call in facts.calls)
 
 
 DTYPE = re.compile(r"[\w.]*dtype|torch\.\w+")

@@ -65,6 +65,8 @@ def header(linked: Linked, ref: FunctionRef) -> Header:
 MAIN = "main"
 GIVE_ITSELF = tuple(f".{TORCH.names[mode]}()" for mode in ("evaluates", "trains"))
 """Calls of a module's methods that give the module itself."""
+MADE_BY = re.compile(rf"\.({'|'.join(sorted(TORCH.words['gives-itself']))})\(\)$")
+"""As ``GIVE_ITSELF``, at the end of what a name is bound to, also those that tensors have."""
 MAX_INSIDE = 400
 """Functions inside a class that are looked at for what they show about its attributes. Each method asks for it, of all
 others."""
@@ -80,6 +82,10 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
         same = other.qualname == qualname or other.qualname.startswith(f"{qualname}.")
         if not same and other.qualname == around:
             continue
+        for name, value in (*other.bound, *other.rebound) if same else ():
+            while link := MADE_BY.search(value):  # `net = build(settings).to(device)`
+                gathered.setdefault(name, set()).add(link[1])
+                value = value[: link.start()]
         for call in other.calls:
             callee = call.callee
             if not same and callee[:5] != "self.":

@@ -96,7 +96,6 @@ RULE = Rule(
     name="evaluation-logits-kept",
     summary="A `Trainer` keeps the logits of a whole evaluation, because only `compute_metrics` reduces them",
     severity=Severity.WARNING,
-    preview=True,
     about=About.RESULTS_KEPT,
     triggers=TORCH.words["metrics-of-a-trainer"],
 )

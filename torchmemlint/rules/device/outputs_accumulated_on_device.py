@@ -101,7 +101,15 @@ from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.host_uses import met_on_device, taken_whole
 from torchmemlint.semantics.models.operations import OF_TENSORS
 from torchmemlint.semantics.record import LoopInfo
-from torchmemlint.semantics.root_choice import OF_EVERYTHING, callees, is_move, may_collect_on_device, mentions_devices, reaches
+from torchmemlint.semantics.root_choice import (
+    OF_EVERYTHING,
+    callees,
+    is_move,
+    may_collect_on_device,
+    mentions_devices,
+    moves_in_a_loop,
+    reaches,
+)
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.text import are_opposite
@@ -392,9 +400,10 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop does not go over the batches of a data set, or trains with them."""
     record = flow.record
     batches = info.kind is Kind.LOADER or event.loop in record.drawing
-    if not batches and not (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text)):
+    moves = info.turns < 0 and moves_in_a_loop(flow.runs.world.facts(record.root))
+    if not (batches or moves or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))):
         return Fact("loop-over-no-batches", "the loop does not iterate over a loader or batches")
-    if info.text.startswith("range(") and not batches:
+    if info.text.startswith("range(") and not (batches or moves):
         return Fact("loop-over-device-parts", "the loop iterates over parts of a tensor that is already on the device")
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
@@ -425,9 +434,7 @@ def draws_from_host(event: Store, flow: Flow) -> bool:
     given = {param.name for param in facts.params[bool(facts.owner) :]}
     makers = CALLED.findall(info.text) if info is not None and info.kind is Kind.GENERATOR else []
     own = any(world.project.is_function(root.path, root.qualname, name) for name in makers)
-    if info is None or not own or given.isdisjoint(NAMES.findall(info.text)):
-        return True
-    return any(is_move(call) and call.loops for call in facts.calls)
+    return info is None or not own or given.isdisjoint(NAMES.findall(info.text)) or moves_in_a_loop(facts)
 
 
 def flag_of_readers(event: Store, flow: Flow) -> str:

@@ -8,7 +8,9 @@ Reports a slice of a model's output that is kept for each step of a loop: `hidde
 It does not report
 
 - copies: `.clone()`, indexing with a list or a mask, `stack`, `cat`;
-- a part of the batch alone (`out[-1]`), and a piece of `split` or `chunk`: the other pieces may be kept, too.
+- a part of the batch alone (`out[-1]`), and a piece of `split` or `chunk`: the other pieces may be kept, too;
+- a slice beside which the step keeps another part of the same output;
+- slices of the pieces of one item: the loop must go over the batches of a data set, or move something to the device in each turn.
 
 ## What it costs
 Each stored slice keeps the whole output. Measured on the CPU, under `no_grad`: 262,144 bytes per batch for `hidden[:, 0]`
@@ -66,6 +68,8 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
+from torchmemlint.rules.device.outputs_accumulated_on_device import is_no_data_set
+from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.root_choice import stores_in_loop
@@ -80,7 +84,6 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,
-    preview=True,
     triggers=TORCH.words["fills-lists"] | TORCH.words["grad-guards"],
     of_results=True,
     explains=Same.STATEMENT,
@@ -95,10 +98,18 @@ def may_find(ref: FunctionRef, runs: Runs) -> bool:
     return stores_in_loop(runs.world, ref)
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft]:
+def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
     if not forwards or not event.flags & VIEW or event.constant_key or event.loop is None or not flow.own(event.site):
+        return
+    if is_rest_kept(event, flow):
+        yield Fact("rest-is-kept", "another part of the same output is kept as well")
+        return
+    info = record.loops.get(event.loop)
+    silent = is_no_data_set(event, info, flow) if info is not None else None
+    if silent is not None:
+        yield silent
         return
     fix = None
     if event.how == StoreKind.APPEND and event.value >= 0 and event.sure_tensor:
@@ -119,3 +130,9 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         frozenset(event.outputs),
         event.site.handler,
     )
+
+
+def is_rest_kept(event: Store, flow: Flow) -> bool:
+    """Whether the same turn of the loop keeps another part of the same output, or all of it."""
+    others = (each for each in flow.record.events.values() if isinstance(each, Store) and each.site.key != event.site.key)
+    return any(each.loop == event.loop and not each.outputs.isdisjoint(event.outputs) for each in others)

@@ -82,7 +82,6 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     fix=Safety.UNSAFE,
-    preview=True,
     triggers=WORDS,
     root_words=WORDS,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),

@@ -8,6 +8,7 @@ It does not report:
 
 - a state that is reset in each outer step and back-propagated once, after the inner loop: that is back-propagation
   through time;
+- a state that is detached under the very test for which the backward waits: truncated back-propagation through time;
 - steps that are back-propagated with `retain_graph=True` and summed for a later backward through all of them, as when a
   learned optimizer is trained.
 
@@ -71,6 +72,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Shown
+from torchmemlint.rules.evidence.module_evidence import DETACHES
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect
@@ -83,7 +85,6 @@ RULE = Rule(
     summary="A recurrent state is carried to the next step without being detached",
     severity=Severity.ERROR,
     about=About.GRAPH_KEPT,
-    preview=True,
     fix=Safety.NONE,
     triggers=TORCH.words["back-propagates"],
     of_results=True,
@@ -124,6 +125,9 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
     if not inside:
         yield Fact("state-not-trained", "no backward in the loop goes through the state's graph")
         return
+    if all(is_met_by_a_detach(e, gids, flow) for e in inside):
+        yield Fact("detached-with-the-backward", "where its graph is back-propagated now and then, it is detached as well")
+        return
     retained = all(e.retain for e in inside)
     if retained and is_summed_for_later(flow, event, gids):
         yield Fact("losses-summed", "the losses of all steps are summed, and the sum may be back-propagated")
@@ -143,6 +147,13 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
         ),
         gids,
     )
+
+
+def is_met_by_a_detach(backward: Backward, gids: frozenset[int], flow: Flow) -> bool:
+    """Whether a backward that waits for a test has a detach of the state under the same test: truncated back-propagation through time."""
+    tests = set(backward.site.guards)
+    sinks = (sink for gid in sorted(gids) for sink in flow.record.sinks.get(gid, ()))
+    return bool(tests) and any(sink.how in DETACHES and tests <= set(sink.site.guards) for sink in sinks)
 
 
 def is_step(event: object, loop: tuple[int, int]) -> bool:
