@@ -53,6 +53,11 @@ def no_tensor(what: str) -> Fact:
     return Fact("may-be-a-number", unless=f"`{what}` gives no tensor with a graph", known_by=Known.ASSUMED)
 
 
+def moved_by_the_step(step: str) -> Fact:
+    """A framework hands on what a step gives that is not visible."""
+    return Fact("callee-not-visible", unless=f"the module's `{step}` moves its result to the host", known_by=Known.ASSUMED)
+
+
 def always_given(parameter: str) -> Fact:
     """The function has a phase for callers that leave a parameter out, and every visible caller gives it."""
     return Fact("always-given", unless=f"every caller gives `{parameter}`, and none leaves it None", known_by=Known.ALL_CALLERS)

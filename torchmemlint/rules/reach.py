@@ -359,10 +359,11 @@ def is_called_in_loops(ref: FunctionRef, flow: Flow, epochs: bool = True, depth:
 
 
 def _is_once_an_epoch(world: World, caller: Caller) -> bool:
-    """Whether a call stands in a loop that trains in a loop inside it, there or in a function that it calls, and not by itself."""
+    """Whether a call stands in a loop that trains in a loop inside it, there or in a function that it calls, which may be that of the call,
+    and not by itself."""
     around, inside = caller.call.loops, False
     for call in world.facts(caller.ref).calls:
-        if call == caller.call or call.loops < around:
+        if call.loops < around:
             continue
         if call.callee.rpartition(".")[2] == BACKWARD:
             if call.loops == around:

@@ -454,6 +454,10 @@ class Machine:
         for gid in gids:
             self.record.evidence.setdefault(gid, set()).add(what)
 
+    def notice_done(self, atom: Tensor, what: str) -> None:
+        """Note what is done with a tensor: of the graphs that it is attached to, and of the outputs that have none."""
+        self.notice(atom.graphs | (atom.outputs - self.record.graphs.keys()), what)
+
     def operation(self, gids: Iterable[int], what: str) -> None:
         for gid in gids:
             self.record.operations.setdefault(gid, set()).add(what)

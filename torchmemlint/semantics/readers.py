@@ -6,7 +6,10 @@ import re
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.semantics.stores import STORING
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.walk import nodes_of, walk
 from torchmemlint.semantics.world import World
 
 OWN = re.compile(r"self\.\w+")
@@ -38,6 +41,31 @@ def _readers(world: World, key: tuple[FunctionRef, str]) -> list[FunctionRef] | 
         if texts and facts.qualname.startswith(f"{owner}."):
             readers.append(FunctionRef(root.path, facts.qualname))
     return readers if 0 < len(readers) <= MAX_READERS else None
+
+
+def goes_only_into(world: World, key: tuple[FunctionRef, str, int]) -> bool:
+    """Whether a method gives an attribute of its object to one call, by its node, and else only sets it or compares it, and no function of
+    the project reads one of that name of another object."""
+    ref, place, node = key
+    name = place.rpartition(".")[2]
+    texts = [text for each in world.project.functions_saying(name) for text in texts_with(world.facts(each), name)]
+    if any(text.split(".")[1:2] != [name] or not text.startswith("self.") for text in texts):
+        return False
+    found = world.function(ref)
+    body = found[0].body if found is not None else []
+    given = [each.args for each in nodes_of(body) if isinstance(each, ir.Call) and each.node == node]
+    set_or_compared = [
+        each.targets if isinstance(each, ir.Assign) else each
+        for each in nodes_of(body)
+        if isinstance(each, (ir.Assign, ir.Compare))
+    ]
+    into = places_in(given, place)
+    return bool(into) and places_in(body, place) == into | places_in(set_or_compared, place)
+
+
+def places_in(part: object, place: str) -> set[int]:
+    """Where an attribute is named in some code, by its nodes."""
+    return {each.node for each in walk(part) if isinstance(each, ir.Attr) and dotted(each) == place}
 
 
 def texts_with(facts: FunctionFacts, name: str) -> list[str]:

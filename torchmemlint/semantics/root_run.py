@@ -19,6 +19,7 @@ from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.graphs import GraphKind, Sink, SinkKind
 from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Closure, FrameEnds, Machine
+from torchmemlint.semantics.models.unknown_objects import handed_output
 from torchmemlint.semantics.names import classify
 from torchmemlint.semantics.oom_helpers import record_helper
 from torchmemlint.semantics.parameters import callable_given, module_given, parametric
@@ -127,6 +128,9 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
         start = 1
     for param in params[start:]:
         state.vars[m.frame, param.name] = root_parameter(m, param)
+    handed = handed_output(m)
+    if handed is not None and handed[0] < len(params):
+        state.vars[m.frame, params[handed[0]].name] = handed[1]
     if owner is not None and function.name in TORCH.words["context-methods"] and m.world.is_autograd_function(owner):
         open_context(m, function, state)
 

@@ -23,7 +23,7 @@ from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Machine, ne
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import plumbing_names
-from torchmemlint.semantics.readers import readers_of_attribute
+from torchmemlint.semantics.readers import goes_only_into, readers_of_attribute
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
@@ -334,7 +334,7 @@ class Runs:
         not only cut."""
         here = self.fate_here(record, gid)
         if here.kept and not (here.trains or here.passed or here.lost):
-            here = self._read_later(record, here, depth)
+            here = self._read_later(record, gid, here, depth)
         if here.trains or not here.escapes or (cuts_alone and (here.kept or here.passed or here.lost)):
             return here
         after = self.fate_of_result(record.root, depth, cuts_alone)
@@ -350,12 +350,12 @@ class Runs:
             here.raises or after.raises,
         )
 
-    def _read_later(self, record: Record, here: Fate, depth: int) -> Fate:
+    def _read_later(self, record: Record, gid: int, here: Fate, depth: int) -> Fate:
         """A fate with what methods of the root's class do with the attributes that keep values, where all who read these are in
         sight."""
         cuts = here.cuts
         for place in sorted({sink.how for sink in here.kept}):
-            found = self._fate_of_attribute(record, place, depth) if depth < MAX_CALLER_DEPTH else None
+            found = self._fate_of_attribute(record, gid, place, depth) if depth < MAX_CALLER_DEPTH else None
             if found is None:
                 return here
             if found.trains:
@@ -363,11 +363,16 @@ class Runs:
             cuts += found.cuts
         return replace(here, cuts=cuts, kept=())
 
-    def _fate_of_attribute(self, record: Record, place: str, depth: int) -> Fate | None:
-        """What the methods of the root's class make of what an attribute keeps; None where that is not known, or goes on."""
+    def _fate_of_attribute(self, record: Record, gid: int, place: str, depth: int) -> Fate | None:
+        """What the methods of the root's class make of what an attribute keeps; None where that is not known, or goes on. A state that goes
+        from one call into the next is wanted where something else that the call gives is."""
         readers = readers_of_attribute(self.world, record.root, place)
+        made = record.graphs[gid]
+        goes_round = made.site.frame == 0 and self.world.memoize(goes_only_into, (record.root, place, made.site.node))
         cuts: list[Sink] = []
         for reader in readers or ():
+            if goes_round and reader == record.root:
+                continue
             graphs = [
                 (each, gid)
                 for each in self.records(self.root_of(reader))
@@ -380,7 +385,7 @@ class Runs:
             if not any(fate.only_cut for fate in fates) or not all(fate.only_cut or fate.never_read for fate in fates):
                 return None
             cuts += [sink for fate in fates for sink in fate.cuts]
-        return Fate(False, tuple(cuts)) if cuts else None
+        return Fate(False, tuple(cuts)) if cuts or (readers == [record.root] and goes_round) else None
 
     def fate_here(self, record: Record, gid: int) -> Fate:
         """What becomes of a graph's values in this record alone; a value that is returned escapes."""

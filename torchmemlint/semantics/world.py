@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torchmemlint.errors import Cancelled, SourceError
@@ -55,6 +55,7 @@ TENSORS_AGAIN = TORCH.words["tensors-again"]
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
+Known = TypeVar("Known")
 
 
 class World:
@@ -273,13 +274,14 @@ class World:
 
     def trains_result(self, ref: FunctionRef) -> bool:
         """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
-        return self._hook_effect(ref) is HookEffect.BACKWARD_RETURN
+        return self.as_overriding(ref, TORCH.hooks) is HookEffect.BACKWARD_RETURN
 
     def is_hook(self, ref: FunctionRef) -> bool:
         """Whether a framework calls the method by itself (Lightning's ``predict_step``)."""
-        return self._hook_effect(ref) is not None
+        return self.as_overriding(ref, TORCH.hooks) is not None
 
-    def _hook_effect(self, ref: FunctionRef) -> HookEffect | None:
+    def as_overriding(self, ref: FunctionRef, table: Mapping[tuple[str, str], Known]) -> Known | None:
+        """What a table says of the method of another package's class that a method overrides."""
         facts = self.facts(ref)
         if ref.qualname == MODULE or not facts.owner:
             return None
@@ -290,7 +292,7 @@ class World:
         below = self.project.subclasses(owner) if name != TORCH.names["forward"] else ()
         mixed_in = [cls for cls in below if self.project.method(cls, name) == ref]
         bases = [base for cls in (owner, *mixed_in) for base in self.project.mro(cls) if isinstance(base, str)]
-        return next((effect for base in bases if (effect := TORCH.hooks.get((base, name))) is not None), None)
+        return next((known for base in bases if (known := table.get((base, name))) is not None), None)
 
     def imports_package(self, path: str, package: str) -> bool:
         """Whether a file imports a top package of this name, or anything from it."""

@@ -14,6 +14,7 @@ file has its names alone; those of the standard library stand in ``python.toml``
     module_methods  methods of torch.nn.Module
     kind_methods    methods of objects whose kind is known
     hooks           methods that a framework calls on a subclass, and the grad mode or the backward around that call
+    handed_outputs  methods of a subclass to which a framework hands what a network gave, and at which position
     guarded_methods methods of unknown objects that switch grad mode off by themselves
     backward_methods, inert_methods, runner_methods
                     methods only by name, for receivers that are not known
@@ -82,6 +83,15 @@ class GuardedMethod:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOutput:
+    """Where a method is given what a network gave: ``step`` is the method whose result it is, which by default is the network's, and
+    ``at`` the position of the parameter, from 0 for ``self``."""
+
+    step: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Renamed:
     """The name that stands for a deprecated one, and how its arguments are written.
 
@@ -119,6 +129,8 @@ class TorchFacts:
     """Name of a method of an unknown object that switches grad mode off by itself → what says that it is meant."""
     hooks: dict[tuple[str, str], HookEffect]
     """(absolute name of a base class, method that overrides) → what surrounds the call."""
+    handed_outputs: dict[tuple[str, str], HandedOutput]
+    """(absolute name of a base class, method that overrides) → where it gets what a network gave."""
     backward_methods: dict[str, Effect]
     """Name of a method of an unknown object → "backpropagates" or "passes" (its first argument)."""
     inert_calls: frozenset[str]
@@ -236,6 +248,10 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
     for group in _tables(document, "hooks"):
         around, bases = _word(group, "effect", frozenset(HookEffect)), cast("list[str]", group["bases"])
         _add_all(hooks, "hooks", ((base, name) for base in bases for name in _names(group)), around)
+    handed: dict[tuple[str, str], HandedOutput] = {}
+    for group in _tables(document, "handed_outputs"):
+        output, bases = HandedOutput(str(group["step"]), int(str(group["at"]))), cast("list[str]", group["bases"])
+        handed.update(((base, name), output) for base in bases for name in _names(group))
     renamed: dict[str, Renamed] = {}
     for group in _tables(document, "renamed"):
         new, keyword, value = (str(group[key]) for key in ("new", "keyword", "value"))
@@ -265,6 +281,7 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         kind_methods=kind_methods,
         guarded_methods=guarded,
         hooks=hooks,
+        handed_outputs=handed,
         backward_methods=_flat(document, "backward_methods", "effect", BACKWARD_EFFECTS),
         inert_calls=_name_set(document, "inert_calls"),
         inert_methods=_name_set(document, "inert_methods"),

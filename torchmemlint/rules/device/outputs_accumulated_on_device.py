@@ -7,7 +7,7 @@ Reports
   batches by `next()`: in a list, in a dict, by `torch.cat` with those before, or by a method that keeps what it is given (the
   finding is at its call);
 - outputs that a method collects which a framework calls for each batch (`validation_step` of Lightning, `prediction_step` of a
-  `Trainer` of transformers), in an attribute of its object: also where another method empties that after each epoch;
+  `Trainer` of transformers, `on_predict_batch_end` of a callback, which gets them from the framework), in an attribute of its object: also where another method empties that after each epoch;
 - outputs that a method puts into a list of its object that nothing in the project empties, a few for each request or call;
 - values that any loop collects there, but that are only read if a parameter with the default False is set
   (`torch.stack(images) if return_all else image`).
@@ -84,10 +84,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Finding, Fix, Safety, Severity
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
-from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, NO_BATCHES, not_a_module
+from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, NO_BATCHES, moved_by_the_step, not_a_module
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.kept_attributes import collecting_attribute
@@ -102,6 +103,7 @@ from torchmemlint.semantics.models.operations import OF_TENSORS
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.root_choice import (
     OF_EVERYTHING,
+    callees,
     is_move,
     may_collect_on_device,
     mentions_devices,
@@ -315,6 +317,8 @@ def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, fl
         yield EMPTIED_ELSEWHERE
     if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
         yield not_a_module(short(forwards[0].what), Known.METHOD)
+    if all(graph.site.node < 0 for graph in forwards) and not flow.runs.world.methods_named(forwards[0].what):
+        yield moved_by_the_step(forwards[0].what)
 
 
 def is_of_no_network(forwards: Sequence[Graph]) -> Fact | None:
@@ -557,8 +561,24 @@ def joined_elsewhere(event: Store, flow: Flow) -> bool:
 def _joins(world: World, key: tuple[str, str, str]) -> bool:
     path, owner, place = key
     return any(
-        JOINS.search(call.callee) and any(arg.name == place for arg in call.args)
+        puts_together(world, FunctionRef(path, function.qualname), place)
         for function in world.project.module(path).functions
         if function.owner == owner
-        for call in function.calls
     )
+
+
+def puts_together(world: World, ref: FunctionRef, place: str, deep: bool = True) -> bool:
+    """Whether a function puts together what a name or an attribute holds, or gives it to one of the project that does so by itself."""
+    for call in world.facts(ref).calls:
+        if all(arg.name != place for arg in call.args):
+            continue
+        if JOINS.search(call.callee):
+            return True
+        for callee in callees(world, ref, call).refs if deep else ():
+            facts = world.facts(callee)
+            bound = facts.owner and all(use.callee != "staticmethod" for use in facts.decorators)
+            params = facts.params[bool(bound) :]
+            given = [each.name for each in params if getattr(argument_for(params, each.name, call.args), "name", "") == place]
+            if any(puts_together(world, callee, name, deep=False) for name in given):
+                return True
+    return False

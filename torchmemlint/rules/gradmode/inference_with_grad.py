@@ -42,8 +42,8 @@ It does not report:
 - Results are dropped or detached (warning): no growth, but a higher peak, because each graph lives until its result is
   rebound. Measured: a peak of 39.3 MB if the result stays bound to a name during the next forward, 20.3 MB if it does not,
   2.1 MB under `no_grad`.
-- The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until the rollout ends,
-  however small each of them is.
+- The calls of a method gather results in an attribute, or leave a state there for the next call (warning): the graphs of a
+  rollout stay until the rollout ends, however small each of them is.
 - The forward is small or runs rarely (note):
   - once per program, or in a function that no loop calls, in at most 10 iterations, or where the program ends behind it;
   - once per epoch, in a function of its own, beside training whose steps run in an inner loop;
@@ -189,6 +189,7 @@ CHAIN_COST = (
     "until the loop ends"
 )
 GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
+ROUND_COST = "each call's graph includes that of the call before: `{place}` keeps all of them until it is set anew"
 HANDED_COST = "`{keeper}` keeps the graph of every iteration until the object that it belongs to is emptied or dropped"
 LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
 
@@ -313,9 +314,9 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
 def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tuple[str, str, list[tuple[int, int]]]:
     """What grows, and until when, of a graph that nothing visible keeps beyond its step, or only until a rollout is used up; with the loops
     whose iterations add to it."""
-    place = gathered(hanging, flow)
-    if place and not why_on_host(event, flow) and is_called_in_loops(flow.record.root, flow):
-        return "until-emptied", GATHERED_COST.format(place=place), []
+    for place, cost in ((gathered(hanging, flow), GATHERED_COST), (goes_round(event, hanging, flow), ROUND_COST)):
+        if place and not why_on_host(event, flow) and is_called_in_loops(flow.record.root, flow):
+            return "until-emptied", cost.format(place=place), []
     for keeping, loop in handed_to(event, hanging, flow):
         cost = HANDED_COST.format(keeper=short(flow.own_call(keeping.site)[1].qualname))
         goes = isinstance(keeping, Store) and flow.record.is_let_go(keeping)
@@ -324,7 +325,25 @@ def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tu
         return "graphs-until-the-end", LISTED_COST, [event.site.loops[-1]]
     if any(not is_over_parts(flow, event.site.loops[-1], (chained,)) for chained in chains(event, flow)):
         return "graphs-until-the-end", CHAIN_COST, [event.site.loops[-1]]
+    for loop in carried_by_callee(event, hanging, flow):
+        return "graphs-until-the-end", CHAIN_COST, [loop]
     return "extra-graph", cost_at_peak(event, flow), []
+
+
+def carried_by_callee(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tuple[int, int]]:
+    """The loops of a function of the project that is called here, and runs the forward in them, in which a value of its own goes from one
+    iteration into the next with the graph: ``x = x - eps`` of a sampler."""
+    for each in flow.record.events.values():
+        if (
+            isinstance(each, Accumulate)
+            and each.loop in event.site.loops
+            and each.site.frame == event.site.frame
+            and not flow.own(each.site)
+            and not each.through_module
+            and not is_over_parts(flow, each.loop, (event,))
+            and is_kept_for_sure(event, hanging & each.graphs, flow)
+        ):
+            yield each.loop
 
 
 def gathered(hanging: frozenset[int], flow: Flow) -> str:
@@ -336,6 +355,19 @@ def gathered(hanging: frozenset[int], flow: Flow) -> str:
         if isinstance(each, Store) and each.how in GATHERING and each.external and each.graphs & hanging and flow.own(each.site)
     )
     return next((short(place) for place in found if place.startswith("self.")), "")
+
+
+def goes_round(event: Graph, hanging: frozenset[int], flow: Flow) -> str:
+    """The attribute that keeps the state which a call takes from the one before and leaves for the next, with its graph; "" where there
+    is none."""
+    calls = flow.runs.world.facts(flow.record.root).calls
+    taken = {arg.name for call in calls if call.callee == event.what for arg in call.args if arg.name.startswith("self.")}
+    left = (
+        each.place
+        for each in flow.record.events.values()
+        if isinstance(each, Store) and each.external and each.graphs & hanging and flow.own(each.site)
+    )
+    return next((short(place) for place in left if place in taken), "")
 
 
 def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tuple[Accumulate | Store, tuple[int, int]]]:

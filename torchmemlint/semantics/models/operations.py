@@ -173,7 +173,7 @@ def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, 
             if type(atom) is Tensor and name in FROM_ARRAYS:
                 m.notice(atom.graphs, Seen.ARRAY)
             elif type(atom) is Tensor and name.partition(".")[0] not in STANDARD_LIBRARY:
-                m.notice(atom.graphs, Seen.TORCH_OP)
+                m.notice_done(atom, Seen.TORCH_OP)
                 m.operation(atom.graphs, "loss" if effect is Effect.LOSS else last)
     if last in JOINS:
         note_joined(m, call, state)

@@ -74,7 +74,7 @@ FILLS_HOLDERS = TORCH.words["fills-holders"]
 @handles(METHODS, Tensor)
 def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State, sure: bool = True) -> Value:
     me: Value = frozenset((atom,)) if sure else unknown(atom.hints)
-    m.notice(atom.graphs, name)
+    m.notice_done(atom, name)
     effect = TORCH.methods.get(name)
     real = is_real(m, atom)
     run_engine(m, "" if real else name, call, state)

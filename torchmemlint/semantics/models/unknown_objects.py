@@ -179,12 +179,28 @@ def guarded_result(m: Machine, name: str, call: Call) -> Value:
     """What a method that switches grad mode off by itself gives: no graph, but where every method of the project that may be meant
     is a module's and returns a network's output, that is on the device all the same."""
     meant = methods_meant(m, name, call)
-    given = [
-        m.result_of(ref, Mode.OFF) for ref in meant if m.world.is_module_class(ClassRef(ref.path, m.world.header(ref).owner))
-    ]
-    if not given or len(given) < len(meant) or not all(value and all(map(is_output, value)) for value in given):
+    if not meant or not all(gives_an_output(m, ref) for ref in meant):
         return FREE_TENSOR
     return opaque_without_grad(m, text_of(call.func), call, GraphKind.FORWARD)
+
+
+def gives_an_output(m: Machine, ref: FunctionRef) -> bool:
+    """Whether a method is a module's and returns a network's output, on the device."""
+    if not m.world.is_module_class(ClassRef(ref.path, m.world.header(ref).owner)):
+        return False
+    given = m.result_of(ref, Mode.OFF)
+    return bool(given) and all(map(is_output, given))
+
+
+def handed_output(m: Machine) -> tuple[int, Value] | None:
+    """The position of the root's parameter in which a framework hands it what a network gave, and what that is; None where there is none,
+    or where the step of a visible module gives something else."""
+    handed = m.world.as_overriding(m.record.root, TORCH.handed_outputs)
+    if handed is None or not all(gives_an_output(m, ref) for ref in m.world.methods_named(handed.step)):
+        return None
+    number = m.number("graph", "handed", m.frame)
+    m.record.forwards[number] = Graph(number, GraphKind.FORWARD, m.site(-1), handed.step, mode=Mode.OFF)
+    return handed.at, tensor(outputs=frozenset((number,)), flags=BATCH)
 
 
 def is_output(atom: Atom) -> bool:
