@@ -14,7 +14,6 @@ from torchmemlint.index.callees import CallResolver
 from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Callees, Caller, Callers
 from torchmemlint.index.escapes import Escapes
-from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.names import Names
 from torchmemlint.index.points_to import PointsTo
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
@@ -88,19 +87,17 @@ class CallGraph:
 
     def namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls of a method of that name on objects of which nothing is known, in the top package or the folder of ``ref``:
-        where too many classes have such a method to say which is meant, each of them may be. For a ``forward``: the calls of such
-        objects that other methods of its class, which no other class has, are called on."""
+        where too many classes have such a method to say which is meant, each of them may be. For a ``forward``: the calls of
+        objects that are known to be of its class by their other methods (``CallResolver.shown_by_methods``)."""
         return self._namesakes.answer(ref)
 
     def _find_namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
         owner = self._reader.header(ref).owner
         if owner and name in TORCH.words["forward"]:
-            found = {
-                (site, call)
-                for each in self._reader.methods_of(ClassRef(ref.path, owner))
-                for site, call in self._beside(ref.path, each)
-            }
+            klass = ClassRef(ref.path, owner)
+            own = {each.rpartition(".")[2] for each in self._reader.methods_of(klass)}
+            found = {site for each in own for site in self._beside(klass, each)}
             return tuple(Caller(*each, False) for each in sorted(found, key=lambda each: (each[0], each[1].place)))
         if not owner or name in self.resolver.common:
             return ()
@@ -112,25 +109,14 @@ class CallGraph:
             or self._is_of_base_outside(site, call.callee)
         )
 
-    def _beside(self, path: str, method: str) -> Iterator[Site]:
-        """The calls of the objects of no known class that a method which one class alone has is called on (``self.decoder(x)``
-        beside ``self.decoder.setup_caches()``), in the same function, or of an attribute in the other methods."""
-        name = method.rpartition(".")[2]
-        if name in self.resolver.common or name.startswith("__"):
-            return
-        for site, call in self.resolver.tables.calls(name):
-            receiver = call.callee.rpartition(".")[0]
-            if not receiver or self.resolver.meaning(site.path, site.qualname, call.callee) is not None:
-                continue
-            if self.resolver.by_shape(site.path, call.callee, call.keywords).refs != (FunctionRef(path, method),):
-                continue
-            owner = self._reader.header(site).owner if receiver.startswith("self.") else ""
-            inside = self._reader.methods_of(ClassRef(site.path, owner)) if owner else (site.qualname,)
-            for qualname in inside:
-                self._log.read(keys.WHOLE, site.path, qualname)
-                facts = self._reader.facts_of(FunctionRef(site.path, qualname))
-                assert isinstance(facts, FunctionFacts)
-                yield from ((FunctionRef(site.path, qualname), each) for each in facts.calls if each.callee == receiver)
+    def _beside(self, klass: ClassRef, name: str) -> Iterator[Site]:
+        """The calls of what is known to be of a class by the methods that are called on it alone, one of which is this."""
+        resolver = self.resolver
+        for site, call in resolver.tables.calls(name) if resolver.shows_class(name) else ():
+            text = call.callee.rpartition(".")[0]
+            if text and resolver.shown_by_methods(site.path, site.qualname, text) == klass:
+                for ref, facts in resolver.around(site, text):
+                    yield from ((ref, each) for each in facts.calls if each.callee == text)
 
     def _is_of_base_outside(self, site: FunctionRef, callee: str) -> bool:
         """Whether ``callee`` is a method of what only a base class that is not visible keeps (``self.model.preprocess`` below
