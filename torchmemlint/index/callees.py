@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from torchmemlint.index import keys
 from torchmemlint.index.dependency_log import MISSING, memoized
 from torchmemlint.index.edges import Callees
 from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.names import Names
 from torchmemlint.index.points_to import Instance, Method, PointsTo, Value
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
@@ -139,6 +141,40 @@ class CallResolver:
         """
         found = self._named.answer((name, top, keywords))
         return self._named_near.answer((name, top, path, keywords)) if found is None else found
+
+    def shown_by_methods(self, path: str, qualname: str, text: str) -> ClassRef | None:
+        """The class of an object, of which nothing else is known, by the methods that are called on it in the function, and on an
+        attribute in its class (``self.decoder.setup_caches()``): the one class that has them."""
+        if self._points_to.values(path, qualname, text):
+            return None
+        names: dict[str, CallFact] = {}
+        for _, facts in self.around(FunctionRef(path, qualname), text):
+            for call in facts.calls:
+                receiver, _, name = call.callee.rpartition(".")
+                if receiver == text and self.shows_class(name):
+                    names.setdefault(name, call)
+        shown = [self.by_shape(path, call.callee, call.keywords).refs for call in names.values()]
+        if not shown or len(shown[0]) != 1:
+            return None
+        (method,) = shown[0]
+        owner = self._reader.header(method).owner
+        klass = ClassRef(method.path, owner)
+        if not owner or self._classes.subclasses(klass):
+            return None
+        return klass if all(self._classes.method(klass, name) is not None for name in names) else None
+
+    def shows_class(self, name: str) -> bool:
+        """Whether the name of a method may show an object's class."""
+        return name not in self.common and not name.startswith("__")
+
+    def around(self, ref: FunctionRef, text: str) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
+        """The functions in which a text is the same object as in this one: the methods of its class for an attribute of ``self``."""
+        owner = self._reader.header(ref).owner if text.startswith("self.") else ""
+        for qualname in self._reader.methods_of(ClassRef(ref.path, owner)) if owner else (ref.qualname,):
+            self._log.read(keys.WHOLE, ref.path, qualname)
+            facts = self._reader.facts_of(FunctionRef(ref.path, qualname))
+            assert isinstance(facts, FunctionFacts)
+            yield FunctionRef(ref.path, qualname), facts
 
     def _meant(self, name: str, top: str, keywords: frozenset[str]) -> set[ClassRef]:
         everywhere = self.tables.methods(name)

@@ -6,7 +6,7 @@ Both answers are worked out when they are asked for. Callers are looked for amon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
@@ -87,12 +87,19 @@ class CallGraph:
 
     def namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls of a method of that name on objects of which nothing is known, in the top package or the folder of ``ref``:
-        where too many classes have such a method to say which is meant, each of them may be."""
+        where too many classes have such a method to say which is meant, each of them may be. For a ``forward``: the calls of
+        objects that are known to be of its class by their other methods (``CallResolver.shown_by_methods``)."""
         return self._namesakes.answer(ref)
 
     def _find_namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
-        if not self._reader.header(ref).owner or name in self.resolver.common:
+        owner = self._reader.header(ref).owner
+        if owner and name in TORCH.words["forward"]:
+            klass = ClassRef(ref.path, owner)
+            own = {each.rpartition(".")[2] for each in self._reader.methods_of(klass)}
+            found = {site for each in own for site in self._beside(klass, each)}
+            return tuple(Caller(*each, False) for each in sorted(found, key=lambda each: (each[0], each[1].place)))
+        if not owner or name in self.resolver.common:
             return ()
         near = [(site, call) for site, call in self.resolver.tables.calls(name) if self._names.layout.near(site.path, ref.path)]
         return tuple(
@@ -101,6 +108,15 @@ class CallGraph:
             if self.resolver.meaning(site.path, site.qualname, call.callee) is None
             or self._is_of_base_outside(site, call.callee)
         )
+
+    def _beside(self, klass: ClassRef, name: str) -> Iterator[Site]:
+        """The calls of what is known to be of a class by the methods that are called on it alone, one of which is this."""
+        resolver = self.resolver
+        for site, call in resolver.tables.calls(name) if resolver.shows_class(name) else ():
+            text = call.callee.rpartition(".")[0]
+            if text and resolver.shown_by_methods(site.path, site.qualname, text) == klass:
+                for ref, facts in resolver.around(site, text):
+                    yield from ((ref, each) for each in facts.calls if each.callee == text)
 
     def _is_of_base_outside(self, site: FunctionRef, callee: str) -> bool:
         """Whether ``callee`` is a method of what only a base class that is not visible keeps (``self.model.preprocess`` below

@@ -175,6 +175,7 @@ class Project:
     is_inside = query(names.is_inside)
     is_function = query(names.is_function)
     class_of = query(names.class_of)
+    class_by_methods = query(names.class_by_methods)
     outside = query(names.outside)
 
     # --- classes, their methods and attributes

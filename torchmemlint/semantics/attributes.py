@@ -223,7 +223,11 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         if (plain := plain_callable(m, info.cls, name, init)) is not None:
             return plain
         if found:
-            cls = project.attribute_class(info.cls, name) or given_callable(m, info.cls, name)
+            cls = (
+                project.attribute_class(info.cls, name)
+                or project.class_by_methods(class_path(m, info.cls, name), found[0].method, f"self.{name}")
+                or given_callable(m, info.cls, name)
+            )
             inner = m.outside(Kind.THING, text, cls, key=(oid, name))
             classify(m, inner, cls, f"self.{name}")
             return frozenset((Obj(inner),))
@@ -363,6 +367,8 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
     made_by, _, last = bare.rpartition("().")
     if found is None and made_by and last in GIVES_ITSELF - {EVALUATES}:  # one of several classes: `nn.L1Loss().to(device)`
         return constructed_attribute(m, f"{made_by}()", oid, name, text, method)
+    if found is None:
+        found = m.world.project.class_by_methods(path, method, f"self.{name}")
     inner = m.outside(Kind.THING, text, found, key=(oid, name))
     classify(m, inner, found, f"self.{name}")
     if m.heap[inner].kind is Kind.THING and callee.endswith(".eval()"):  # modules alone have an `eval()` so

@@ -59,6 +59,9 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     if own_class is not None:
         free = gives_no_graph(m, own_class)
         if free is not None:
+            for value in call.all():
+                graphs, hints, _, _ = m.deep(value, state)
+                m.sink(graphs | hints, SinkKind.CUT, "no_grad", call.node)
             return free
     if oid in m.bare or (own_class is not None and not has_parameters(m.world, own_class)):
         # Its result depends on what it is given, unless it cuts that off itself.

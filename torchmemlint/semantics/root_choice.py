@@ -123,6 +123,9 @@ def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = T
         return False
     if name in OF_EVERYTHING:  # of a module, too: its own `decode`
         cls = world.project.class_of(ref.path, ref.qualname, receiver) if receiver else None
+        if cls is None and by_name and purpose.may_be_network(receiver):  # where modules alone have such a method here
+            named = world.methods_named(name)
+            return bool(named) and all(is_of_module(world, each) for each in named)
         return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
     reached = callees(world, ref, call)
     if reached.refs and all(is_of_module(world, each) for each in reached.refs):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import assembly
 from torchmemlint.semantics.attributes import object_attribute
+from torchmemlint.semantics.cached import cache_of, entries_of
 from torchmemlint.semantics.definitions import check_decorator
-from torchmemlint.semantics.dispatch import evaluate, run_block
+from torchmemlint.semantics.dispatch import run_block
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import Backward, CachedFunction
 from torchmemlint.semantics.functions import run_function, take_body
@@ -26,9 +28,9 @@ from torchmemlint.semantics.parameters import callable_given, module_given, para
 from torchmemlint.semantics.parts import note_given_away
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
-from torchmemlint.semantics.syntax import cache_size, is_abstract
+from torchmemlint.semantics.syntax import is_abstract
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Func, Obj, Value, const, sorted_atoms
+from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Func, Obj, Value, const, sorted_atoms
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -36,7 +38,6 @@ TENSOR = TORCH.names["tensor-class"]
 
 assembly.check()  # whoever runs a root has all handlers
 
-CACHES = TORCH.words["caches"]
 FREEZING_FLAG = re.compile(r"(^|_)(freez\w*|frozen|fix(ed)?|trainable|learnable|requires_grad|fine_?tune)(_|$)")
 """Parameters of a constructor that say whether what it builds learns."""
 
@@ -52,15 +53,15 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     bind_root(m, function, owner, state)
     for decorator in function.decorators:
         check_decorator(m, decorator, function, decorator.node, state)
-    cached = [d for d in function.decorators if is_cache(m, d, state)]
+    cached = [(d, cache) for d in function.decorators if (cache := cache_at(m, d)) is not None]
     m.weighs_evidence = m.weighs_evidence or bool(cached)
     given = {p.name: state.vars.get((m.frame, p.name), EMPTY) for p in function.params} if cached else {}
     record_helper(m, function)
     ends = FrameEnds()
     m.ends.append(ends)
     end = run_block(m, function.body, state)
-    for decorator in cached:
-        note_cache(m, decorator, function, given)
+    for decorator, cache in cached:
+        note_cache(m, decorator, cache, function, given)
     final = join_states(end, ends.state)
     run_hooks(m, final if final is not None else State({}, state.mode, m.meter))
     run_uncalled(m, final if final is not None else State({}, state.mode, m.meter))
@@ -74,16 +75,15 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     return record
 
 
-def is_cache(m: Machine, decorator: ir.Expr, state: State) -> bool:
-    callee = decorator.func if isinstance(decorator, ir.Call) else decorator
-    if dotted(callee).rpartition(".")[2] not in CACHES:
-        return False
-    return any(type(a) is Ext and a.name.removeprefix("functools.") in CACHES for a in evaluate(m, callee, state))
+def cache_at(m: Machine, decorator: ir.Expr) -> CallableUse | None:
+    """The cache of functools that a decorator of the root is, or hands it to."""
+    callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
+    return m.world.memoize(cache_of, (m.record.root, callee))
 
 
-def note_cache(m: Machine, decorator: ir.Expr, function: ir.Function, given: dict[str, Value]) -> None:
+def note_cache(m: Machine, decorator: ir.Expr, cache: CallableUse, function: ir.Function, given: dict[str, Value]) -> None:
     """What a cached function is called with: judged after its body has shown what its parameters are."""
-    entries = cache_size(decorator)
+    entries = entries_of(cache)
     if entries == 0:
         return
     modules: list[str] = []

@@ -32,6 +32,7 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 MUST_BE_FREE = Seen.MUST_BE_FREE
+TO_HOST = TORCH.names["to-host"]
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
 MAX_CALLER_DEPTH = 3
@@ -61,6 +62,7 @@ class Fate:
     escapes   values leave the function by return or yield, and not all callers are known
     lost      something is computed from the values, attached, of which it is not known what becomes
     held      some value is stored, be it for the function's time alone
+    moved     some attached value is moved to the host
     raises    some attached value is turned into an array on every path, here or in each caller: with grad mode on that raises
     callers   calls of the function (by caller) that were looked at
     """
@@ -75,6 +77,7 @@ class Fate:
     lost: bool = False
     raises: bool = False
     held: bool = False
+    moved: bool = False
 
     @property
     def only_cut(self) -> bool:
@@ -348,6 +351,7 @@ class Runs:
             after.off_callers,
             here.lost or after.lost,
             here.raises or after.raises,
+            moved=here.moved or after.moved,
         )
 
     def _read_later(self, record: Record, gid: int, here: Fate, depth: int) -> Fate:
@@ -412,6 +416,7 @@ class Runs:
             lost=loses(record, gid, family),
             raises=any(MUST_BE_FREE in record.evidence.get(g, ()) for g in family),
             held=any(s.kind in (SinkKind.STORED, SinkKind.PASSED) for s in sinks),
+            moved=any(TO_HOST in record.operations.get(g, ()) for g in family),
         )
 
     def _outlives(self, record: Record, sink: Sink) -> bool:
@@ -446,7 +451,7 @@ class Runs:
         passed: list[Sink] = []
         seen: list[FunctionRef] = []
         off = 0
-        lost = False
+        lost = moved = False
         raises: list[bool] = []
         for caller in sorted({self.root_of(c.ref) for c in callers.calls}):
             if caller == ref:
@@ -472,12 +477,13 @@ class Runs:
                     passed += inner.passed
                     escapes |= inner.escapes
                     lost |= inner.lost
+                    moved |= inner.moved
                     raises.append(inner.raises)
             escapes |= not answered
             if trains or (cuts_alone and (escapes or kept or passed or lost)):
                 break
         proven = bool(raises) and all(raises)
-        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven)
+        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven, moved=moved)
 
     def is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is a module's own forward: who runs the module may not be visible (a trainer that was handed it),

@@ -64,17 +64,6 @@ def takes_part(text: str, expr: ir.Expr) -> bool:
     return any(text_of(operand) == text or takes_part(text, operand) for operand in (expr.left, expr.right))
 
 
-def cache_size(decorator: ir.Expr) -> int | None:
-    """How many calls ``lru_cache`` or ``cache`` keeps, None for all."""
-    call = decorator if isinstance(decorator, ir.Call) else None
-    if dotted(call.func if call is not None else decorator).rpartition(".")[2] == "cache":
-        return None
-    given = next((a.value for a in call.args if a.keyword in (None, "maxsize")), None) if call is not None else None
-    if not isinstance(given, ir.Const):
-        return 128
-    return given.value if isinstance(given.value, int) else None
-
-
 def replaced_items(statement: ir.For) -> ir.Subscript | None:
     """The target ``d[k]`` where a loop over a dict's keys or items gives each key a new value."""
     iterable, key = statement.iterable, statement.target

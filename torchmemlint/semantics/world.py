@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -56,6 +57,9 @@ TENSORS_AGAIN = TORCH.words["tensors-again"]
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 Known = TypeVar("Known")
+
+CALLED = re.compile(r"\.(\w+)\(\)")
+"""A method that is called, in the text of an expression."""
 
 
 class World:
@@ -246,14 +250,17 @@ class World:
         return self.project.is_attribute_only(name)
 
     def training_of(self, ref: FunctionRef, text: str) -> bool | None:
-        """False for a module attribute (``self.x``) on which its class calls ``eval()`` and never ``train()``, in a class that
-        trains nothing; None when nothing is known."""
-        if not text.startswith("self."):
-            return None
-        attribute = ".".join(text.split(".")[:2])
-        words = self.evidence(ref).get(attribute, frozenset())
+        """False for a module attribute (``self.x``) on which its class calls ``eval()``, be it where it is assigned, and never
+        ``train()``, in a class that trains nothing; None when nothing is known."""
         header = self.header(ref)
-        if TORCH.names["evaluates"] not in words or TORCH.names["trains"] in words or not header.owner:
+        if not text.startswith("self.") or not header.owner:
+            return None
+        name = text.split(".")[1]
+        words = set(self.evidence(ref).get(f"self.{name}", ()))
+        for attr in self.project.attrs(ClassRef(ref.path, header.owner)):
+            if attr.name == name:
+                words.update(CALLED.findall(attr.value))  # `self.x = make().eval().to(device)`
+        if TORCH.names["evaluates"] not in words or TORCH.names["trains"] in words:
             return None
         return None if self.project.saying(ref.path, header.owner, *sorted(TORCH.words["trains-something"])) else False
 

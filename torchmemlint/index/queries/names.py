@@ -92,6 +92,11 @@ def class_of(linked: Linked, path: str, function_qualname: str, dotted: str) -> 
     return linked.points_to.class_of(path, function_qualname or TOP, dotted)
 
 
+def class_by_methods(linked: Linked, path: str, function_qualname: str, dotted: str) -> ClassRef | None:
+    """The class of the project that an object, of which nothing else is known, is shown for by the methods called on it."""
+    return linked.calls.resolver.shown_by_methods(path, function_qualname or TOP, dotted)
+
+
 def outside(linked: Linked, path: str, function_qualname: str, dotted: str) -> str | None:
     """The absolute outside name of a callee, also through objects of known classes ("torch.nn.Linear.forward")."""
     values = linked.points_to.values(path, function_qualname or TOP, dotted)

@@ -127,9 +127,10 @@ def out_of_sight(candidate: Candidate) -> Iterator[Fact]:
 
 def is_evaluated_for_good(candidate: Candidate) -> bool:
     """Whether the phase is one of evaluation for those, too, whom the function hands the result on to: not where another method called
-    ``eval()``."""
-    record, flow = candidate.record, candidate.flow
-    handed_on = candidate.fate.escapes and not candidate.phase and (not purpose.uses(candidate.name) or flow.root_is_module())
+    ``eval()``, unless they get it on the host, where no loss is computed of what ran on a device."""
+    record, flow, fate = candidate.record, candidate.flow, candidate.fate
+    says_use = fate.moved or purpose.uses(candidate.name)
+    handed_on = fate.escapes and not candidate.phase and (not says_use or flow.root_is_module())
     if candidate.evaluated and RecordFlag.EVAL not in record.flags and handed_on:
         return flow.assumed_evaluation()
     return candidate.evaluated

@@ -2,7 +2,8 @@
 
 ## What it does
 Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
-parameter that is a tensor or a module, according to its annotation or use.
+parameter that is a tensor or a module, according to its annotation or use. The decorator may be one of the project that hands the
+function to such a cache.
 
 It does not report:
 
@@ -77,6 +78,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.assumed import ANNOTATED
 from torchmemlint.rules.card import About, Advice, Correction
+from torchmemlint.semantics.cached import cache_of
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.runs import Runs
@@ -96,7 +98,7 @@ EVENT = CachedFunction
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    return any(use.callee.rpartition(".")[2] in TORCH.words["caches"] for use in facts.decorators)
+    return any(runs.world.memoize(cache_of, (ref, use.callee)) is not None for use in facts.decorators)
 
 
 def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:

@@ -125,17 +125,16 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Fact]:
         return  # into a tensor of the callee's own
     if event.holder_frame >= 0 and not flow.own(Site(event.holder_frame, -1)):
         return  # the callee's own local: gone, or passed on, when it returns
+    call, name = event.site, event.place
+    if not flow.own(event.site):
+        call, callee = flow.own_call(event.site)
+        name = callee.qualname
     # Only what this function passed: graphs that the callee makes by itself are reported where the callee is looked at.
-    handed = frozenset(g for g in event.graphs if flow.own(flow.record.graphs[g].site))
+    handed = event.graphs.difference(graph.gid for graph in flow.made_inside(call))
     claimed = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
     if isinstance(claimed, Fact):
         yield claimed
         return
-    if flow.own(event.site):
-        call, name = event.site, event.place
-    else:
-        call, callee = flow.own_call(event.site)
-        name = callee.qualname
     kept = [] if call == event.site else [flow.step(event.site, f"kept here, in `{short(event.place)}`")]
     priced = price_of(claimed, event, flow)
     yield Draft(

@@ -213,6 +213,8 @@ def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
         target = call.get(0, PLACE)
         single = only_const(target) if target is not None else None
         to_cpu = single.value == ON_HOST if single is not None else is_for_the_host(m, call)
+    if to_cpu:
+        m.operation(atom.graphs | atom.hints, TO_HOST)
     if to_cpu and op.me != unknown(atom.hints):
         return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED | PLACED | HOST),))
     return frozenset(
