@@ -85,6 +85,12 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a text that is checked under a name of its own: the search for its callers would read two seconds of this project."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def cluster() -> Iterator[str]:
     """The address of a Dask cluster of two worker processes."""
     distributed = pytest.importorskip("distributed")
