@@ -85,6 +85,12 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a text that is checked under a name of its own: the search for its callers would read two seconds of this project."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def cluster() -> Iterator[str]:
     """The address of a Dask cluster of two worker processes."""
     distributed = pytest.importorskip("distributed")
@@ -110,8 +116,8 @@ def warm_budget() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def warm_children(request: pytest.FixtureRequest) -> None:
-    """In files that are about these commands. Without torch there are no children."""
-    if find_spec("torch") is not None:
+    """In slow tests of files that are about these commands; of the others few start one. Without torch there are no children."""
+    if request.node.get_closest_marker("slow") is not None and find_spec("torch") is not None:
         for command in ("confirm", "budget"):
             if request.path.name.startswith(f"test_{command}_"):
                 request.getfixturevalue(f"warm_{command}")

@@ -60,7 +60,8 @@ def growth(*arguments: str, cwd: Path, timeout: float = 300) -> Done[str]:
 
 
 def script(*arguments: str, cwd: Path, timeout: float = 300) -> Done[str]:
-    """``python arguments…`` in ``cwd``, of which the first is a file that imports torch, and what it printed."""
+    """``python arguments…`` in ``cwd``, of which the first is a file that imports torch, or ``-c`` before such a text, and what it
+    printed."""
     done = _run(arguments, cwd, None, None, 0, timeout, "torch")
     return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 

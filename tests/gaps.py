@@ -11,18 +11,26 @@ import os
 import re
 import sys
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import zip_longest
 from pathlib import Path
+from unittest.mock import patch
 
-from torchmemlint.findings import Finding
+from torchmemlint import analysis
+from torchmemlint.analysis import Analysis
+from torchmemlint.findings import Confidence, Finding
+from torchmemlint.index import module_facts
+from torchmemlint.index.project import Project
 from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.rules.card import Once
-from torchmemlint.run import check_paths, fix_paths
+from torchmemlint.run import Outcome, check_paths, fix_paths
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.suppress.together import ALSO
 
 ROOT = Path(__file__).parent.parent / "fixtures"
@@ -30,6 +38,7 @@ KNOWN = Path(__file__).parent / "known_gaps.txt"
 GRADE = "note|warning|error|low|medium|high"
 MARKER = re.compile(rf"  # expect: (TML\d{{3}}(?: (?:{GRADE}))*(?:, TML\d{{3}}(?: (?:{GRADE}))*)*)$", re.MULTILINE)
 """The codes that are expected in a row, each with its severity and its confidence where these are to be checked."""
+COMMENT = re.compile(MARKER.pattern.replace("expect", "(?:expect|noqa)", 1), re.MULTILINE)
 MODULE = "<module>"
 
 Texts = Mapping[str, str]
@@ -117,22 +126,31 @@ def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium", target: 
 
 REMEMBERED = 32
 """Answers: the tests of one case, which run in a row, ask for the same ones."""
+ANALYSED = 100
+"""Files whose analysis is remembered for these answers."""
 
 
-@lru_cache(REMEMBERED)
 def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str, target: str) -> list[Finding]:
-    texts = dict(files)
-    with _written(texts, code, confidence, target) as (folder, configuration):
-        found = check_paths([folder], configuration, 1).findings
+    outcome = _checked(files, code, target)
+    sure = {path: replace(one, min_confidence=Confidence(confidence)) for path, one in outcome.settings.items()}
+    found = replace(outcome, settings=sure).findings
     once = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
     also = [replace(one, span=s.span) for one in found if one.code in once for s in one.flow if s.message == ALSO]
     return sorted([*found, *also], key=lambda one: one.sort_key)
 
 
+@lru_cache(REMEMBERED)
+def _checked(files: tuple[tuple[str, str], ...], code: str, target: str) -> Outcome:
+    with _written(dict(files), code, target) as (folder, configuration), _analysed_once():
+        return check_paths([folder], configuration, 1)
+
+
 def forget() -> None:
     """Remember no answer: for a test that changes the linter, before and after."""
-    _alarms.cache_clear()
+    _checked.cache_clear()
     _fixed.cache_clear()
+    _analyses.clear()
+    _facts.cache_clear()
 
 
 def fixed(texts: Texts) -> Texts:
@@ -143,14 +161,39 @@ def fixed(texts: Texts) -> Texts:
 @lru_cache(REMEMBERED)
 def _fixed(files: tuple[tuple[str, str], ...]) -> Texts:
     texts = dict(files)
-    with _written(texts) as (folder, configuration):
+    with _written(texts) as (folder, configuration), _analysed_once(exactly=True):
         return {**texts, **fix_paths([folder], configuration, 1).after}
 
 
+_analyses: OrderedDict[object, Analysis] = OrderedDict()
+_facts = lru_cache(ANALYSED)(module_facts.module_facts)
+
+
 @contextmanager
-def _written(
-    texts: Texts, code: str = "ALL", confidence: str = "medium", target: str = ""
-) -> Iterator[tuple[str, Configuration]]:
+def _analysed_once(exactly: bool = False) -> Iterator[None]:
+    """Each file is analysed once for the same code in all files and the same settings: where texts differ in a marker, or a suppression
+    in its place, the same is found, of which the comments then suppress what they do. Fixes write between comments; they need
+    ``exactly`` the same texts."""
+    analyze_module = analysis.analyze_module
+
+    def remembered(project: Project, path: str, settings: Settings, runs: Runs, *others: None) -> Analysis:
+        settings = replace(settings.of_analysis(), root="")  # each time in another folder
+        texts = [(one, "\n".join(runs.world.lines(one))) for one in project.paths]
+        keys = [(path, settings, *texts), (path, settings, *((one, COMMENT.sub("", text)) for one, text in texts))]
+        found = _analyses.get(keys[0 if exactly else 1])
+        if found is None:
+            found = analyze_module(project, path, settings, runs, *others)
+            _analyses.update(dict.fromkeys(keys, found))
+            while len(_analyses) > 2 * ANALYSED:
+                _analyses.popitem(last=False)
+        return found
+
+    with patch.object(analysis, "analyze_module", remembered), patch.object(module_facts, "module_facts", _facts):
+        yield
+
+
+@contextmanager
+def _written(texts: Texts, code: str = "ALL", target: str = "") -> Iterator[tuple[str, Configuration]]:
     """These files, alone in a folder that is the current one, and settings with every rule on, or one."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +208,6 @@ def _written(
                 "preview": True,
                 "unsafe-fixes": True,
                 "notes": True,
-                "min-confidence": confidence,
                 **({"target-torch": target} if target else {}),
             }
             yield ".", Configuration(CommandLine(options, isolated=True))

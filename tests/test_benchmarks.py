@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from benchmarks import device
@@ -132,14 +133,23 @@ def test_what_waits_for_a_gpu_runs_through_on_a_pretended_one(tmp_path: Path) ->
     assert watched["report"]
 
 
-def test_a_device_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_device_that_is_not_there_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, "-m", "benchmarks.device", "--output", str(tmp_path), "--device"]
+
+    def copied(command: list[str], _: float) -> dict[str, object]:
+        done = forked.script(*command[1:], cwd=ROOT)
+        return {"status": done.returncode, "output": done.stdout, "errors": done.stderr}
+
+    monkeypatch.setattr(device, "run", copied)
+    output = tmp_path / "records"
     for absent in ("meta:x", "cuda:99"):
-        done = subprocess.run([*command, absent], cwd=ROOT, capture_output=True, text=True)
-        assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
-        assert f"nothing can be measured on {absent}" in done.stderr
-    assert not list(tmp_path.iterdir())
+        assert device.main(["--output", str(output), "--device", absent]) == 2
+        out, errors = capsys.readouterr()
+        assert (errors.count("\n"), out) == (1, "")
+        assert f"nothing can be measured on {absent}" in errors
+    assert not output.exists()
 
 
 def test_what_takes_too_long_is_ended_and_said(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ Trainer(parser.parse_args()).train()
 """
 
 
+@pytest.mark.usefixtures("warm_budget")
 def test_a_data_set_whose_length_fails_has_the_size_of_the_loader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "train.py"
     path.write_text(SCRIPT.replace("return len(self.files)", "return len(self.list_of_files)").replace("16 * 16", "112 * 112"))

@@ -56,6 +56,7 @@ def test_what_is_computed_from_a_size_agrees_with_it(
     assert abs(found["parts"]["parameters"] - 4 * weights) < 0.02 * 4 * weights + 16384
 
 
+@pytest.mark.usefixtures("warm_budget")
 def test_a_total_that_a_loop_adds_to_takes_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each doubling would double the work, and each addition go one call deeper."""
     sums = "total = doubled = features\nfor _ in range(3000):\n    total = total + features\n    doubled = doubled + doubled\n"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -107,8 +106,8 @@ with FakeTensorMode():
 """
 
 
-def test_full_sequences_have_the_values_of_torchs_own_packing() -> None:
-    ended = subprocess.run([sys.executable, "-c", REAL], capture_output=True, text=True, timeout=120)
+def test_full_sequences_have_the_values_of_torchs_own_packing(tmp_path: Path) -> None:
+    ended = forked.script("-c", REAL, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -63,6 +63,7 @@ def test_options_say_the_size(options: tuple[str, ...], shape: str, tmp_path: Pa
     assert any(f"float32[{shape}]" in line for line in found["assumed"])
 
 
+@pytest.mark.usefixtures("warm_budget")
 def test_what_set_says_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = budget(tmp_path, capsys, '"--image_size", type=int, default=64', arguments=("--set", "image_size=80"))
     assert any("float32[4,3,80,80]" in line for line in found["assumed"])

@@ -68,12 +68,14 @@ def test_what_is_asked_for_on_the_device_counts(
     assert found["saved activations"] >= 4 * 64 * 500
 
 
+@pytest.mark.usefixtures("warm_budget")
 def test_what_stays_on_the_host_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = f'torch.set_default_device("cuda")\n{NET}\nkept = torch.zeros(4000, 4000, device="cpu")\nkept = kept.type(torch.FloatTensor)'
     found = parts(PROGRAM.format(before=before, batch="x = torch.randn(64, 500)"), tmp_path, capsys)
     assert sum(found.values()) - found.get("workspaces", 0) < 8 << 20
 
 
+@pytest.mark.usefixtures("warm_budget")
 def test_a_result_is_written_into_a_tensor_of_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch = "ids = torch.arange(0, 64, out=torch.cuda.LongTensor(64)); x = torch.randn(64, 500, device='cuda')[ids]"
     found = parts(PROGRAM.format(before=f"{NET}.cuda()", batch=batch), tmp_path, capsys)
@@ -87,6 +89,7 @@ def test_names_of_types() -> None:
     assert wanted("torch.cuda.NoTensor") is None
 
 
+@pytest.mark.usefixtures("warm_budget")
 @pytest.mark.parametrize(
     "batch",
     [
@@ -143,6 +146,7 @@ def test_what_is_made_where_another_tensor_is_counts_as_it_does(
     assert found["parameters"] > 1_000_000
 
 
+@pytest.mark.usefixtures("warm_budget")
 def test_a_program_without_a_device_is_counted_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = OF_INPUT.format(mask="mask = torch.zeros(1 << 24, device=x.device)", moved="")
     found = parts(PROGRAM.format(before=before, batch="x = torch.randn(64, 500)"), tmp_path, capsys)

@@ -8,6 +8,8 @@ import pytest
 
 from torchmemlint import Finding, check_source
 
+pytestmark = pytest.mark.usefixtures("nothing_around")
+
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 NESTED = """

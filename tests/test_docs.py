@@ -277,6 +277,7 @@ def test_hints_name_packages_that_can_be_installed() -> None:
     assert {"pygls", "distributed", "torch"} <= {*hints} <= names
 
 
+@pytest.mark.usefixtures("nothing_around")
 def test_the_advice_against_empty_cache_is_clean() -> None:
     text = (ROOT / "docs" / "empty-cache.md").read_text(encoding="utf-8")
     (block,) = (block for kind, block in FENCE.findall(text) if kind == "python")
@@ -332,6 +333,7 @@ def train(model, loader, optimizer, criterion):
 """
 
 
+@pytest.mark.usefixtures("nothing_around")
 def test_the_comments_suppress() -> None:
     one_by_one, by_block = blocks_of("suppressing.md")
     statements = [part for part in re.split(r"(?<=TML101)\n|(?<=caller)\n\n", one_by_one) if part]

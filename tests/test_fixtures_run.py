@@ -186,9 +186,9 @@ def test_there_are_fixtures() -> None:
     assert len(RUNNABLE) > 20
 
 
-@pytest.mark.parametrize("path", FILES, ids=label)
-def test_every_fixture_is_python(path: Path) -> None:
-    compile(path.read_text(encoding="utf-8"), str(path), "exec")
+def test_every_fixture_is_python() -> None:
+    for path in FILES:
+        compile(path.read_text(encoding="utf-8"), str(path), "exec")
 
 
 @pytest.mark.parametrize("path", RUNNABLE, ids=label)

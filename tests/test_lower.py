@@ -499,7 +499,15 @@ def scopes(table: symtable.SymbolTable, prefix: str) -> Iterator[tuple[str, int,
         yield from scopes(child, path + ".")
 
 
-@pytest.mark.parametrize("file", corpus(), ids=lambda file: file.name)
+LARGE = 60_000
+"""Bytes of a file that takes more than half a second."""
+
+
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, marks=[pytest.mark.slow] * (file.stat().st_size > LARGE)) for file in corpus()],
+    ids=lambda file: file.name,
+)
 def test_places_names_and_scopes_agree_with_cpython(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     lines = NEWLINE.split(text)

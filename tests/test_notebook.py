@@ -22,6 +22,8 @@ from torchmemlint.findings import Finding, Position, Span
 from torchmemlint.source.file import SourceFile, source_from_text
 from torchmemlint.source.notebook import Notebook, read_notebook
 
+pytestmark = pytest.mark.usefixtures("nothing_around")
+
 ROOT = Path(__file__).parent.parent
 FIXTURE = (ROOT / "fixtures" / "TML101" / "running_total.py").read_text(encoding="utf-8")
 

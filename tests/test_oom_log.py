@@ -93,12 +93,13 @@ def test_repetitions_are_counted_once() -> None:
     assert [case.times for case in log.cases] == [2]
 
 
-def test_more_messages_than_are_kept_end_with_the_last_one() -> None:
-    text = "\n".join(OOM.format(q=number, gpu=0) for number in range(1, 201))
+def test_more_messages_than_are_kept_end_with_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "MAX_CASES", 8)
+    text = "\n".join(OOM.format(q=number, gpu=0) for number in range(1, 26))
     log = cases.read_log("log", io.BytesIO(text.encode()))
-    assert len(log.cases) == cases.MAX_CASES + 1
-    assert log.cases[-1].message.requested == 200 * 2**20
-    assert log.uncounted == 200 - cases.MAX_CASES - 1
+    assert len(log.cases) == 8 + 1
+    assert log.cases[-1].message.requested == 25 * 2**20
+    assert log.uncounted == 25 - 8 - 1
 
 
 def test_a_hint_stands_behind_a_certain_message() -> None:

@@ -13,6 +13,8 @@ from torchmemlint.project.settings import Settings
 from torchmemlint.semantics.plumbing import plumbing_names
 from torchmemlint.semantics.world import World
 
+pytestmark = pytest.mark.usefixtures("nothing_around")
+
 TEXT = '''
 import json
 import os

@@ -81,13 +81,13 @@ def test_no_two_findings_contradict_each_other(case: Case) -> None:
 
 
 @each_case
-def test_a_twin_is_silent(case: Case) -> None:
-    judge(case, twin_gaps(case), {"false"}, [name.replace(".py", ".fixed.py") for name in case.twins])
+def test_fixing_writes_the_twin(case: Case) -> None:
+    judge(case, fix_gaps(case, alarm_gaps(case.texts)), {"fix"}, case.texts)
 
 
 @each_case
-def test_fixing_writes_the_twin(case: Case) -> None:
-    judge(case, fix_gaps(case, alarm_gaps(case.texts)), {"fix"}, case.texts)
+def test_a_twin_is_silent(case: Case) -> None:
+    judge(case, twin_gaps(case), {"false"}, [name.replace(".py", ".fixed.py") for name in case.twins])
 
 
 @each_case

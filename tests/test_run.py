@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from torchmemlint.project.discover import Found
 from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import check_paths, check_text, fix_paths
+from torchmemlint.running import fixing
 from torchmemlint.running.linking import link
 from torchmemlint.running.scanning import scan_files
 from torchmemlint.running.state import Run
@@ -282,6 +284,30 @@ def test_a_text_is_checked_as_the_file_of_that_name(tree: Path) -> None:
     assert check_text(suppressed, "train.py", isolated().default) == []
     assert len(check_text(suppressed, "train.py", isolated().default, comments=False)) == 1
     assert check_text(TRAIN, "train.py", Settings(codes=("TML301",))) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "looks"),
+    [
+        (("a.py",), ["a.py", "a.py"]),
+        (("a.py", "b.py"), ["a.py b.py", "a.py b.py"]),
+        (("a.py", "c.py"), ["a.py c.py", "a.py", "a.py c.py"]),
+    ],
+)
+def test_after_the_last_fix_each_file_is_looked_at_once(
+    files: tuple[str, ...], looks: list[str], tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def watch(run: Run, paths: Sequence[str], *scanned: Collection[str], real: Callable[..., None] = fixing.check_some) -> None:
+        if paths:
+            seen.append(" ".join(paths))
+        real(run, paths, *scanned)
+
+    monkeypatch.setattr(fixing, "check_some", watch)
+    write(tree, {name: TRAIN if name < "c" else "import torch\n" for name in files})
+    assert fix_paths(["."], isolated(**{"unsafe-fixes": True}), 1).after
+    assert seen == looks
 
 
 def test_fixing_writes_nothing_and_converges(tree: Path) -> None:

@@ -11,6 +11,8 @@ from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import check_text, fix_paths
 from torchmemlint.suppress.together import ALSO
 
+pytestmark = pytest.mark.usefixtures("nothing_around")
+
 LOOPS = """\
 import torch
 from torch import nn

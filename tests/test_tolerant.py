@@ -22,6 +22,8 @@ from torchmemlint.run import check_text
 from torchmemlint.source.lines import Lines
 from torchmemlint.source.tolerant import MOST_LEFT_OUT, NOT_READ, Reading, read
 
+pytestmark = pytest.mark.usefixtures("nothing_around")
+
 SEEDS = [without_marks(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))]
 SETTINGS = Settings(codes=("TML000", "TML101"), notes=True)
 TRAIN = '''def {name}(model, loader, opt):

@@ -9,6 +9,8 @@ import pytest
 
 from torchmemlint import check_source, cli
 
+pytestmark = pytest.mark.usefixtures("nothing_around")
+
 OPTIONS: dict[str, object] = {"extend-select": ["TML002"]}
 BEFORE = """import torch
 
@@ -28,11 +30,6 @@ UNUSED = BEFORE + "        total += loss.item(){}" + AFTER
 def findings(text: str, **options: object) -> list[str]:
     found = check_source(text, "a.py", options=OPTIONS | {key.replace("_", "-"): value for key, value in options.items()})
     return [f"{one.code} {one.message}" if one.code == "TML002" else one.code for one in found]
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def fix(run: Run, refused: Callable[[str], str], *, checked: bool = False) -> Fi
     useless: set[tuple[str, str, str, str]] = set()
     everything = [file.path for file in run.files]
     check_some(run, everything)
-    pending = False  # something was changed since all files were looked at
+    pending = False  # something was changed since some file was looked at
     for _ in range(MAX_FIX_ROUNDS):
         rounds: dict[str, Round] = {}
         for path, findings in _to_fix(run, useless):
@@ -69,9 +69,10 @@ def fix(run: Run, refused: Callable[[str], str], *, checked: bool = False) -> Fi
         if not rounds and not pending:
             break
         # What is left in the other files may have been answered by a change in one, or come of it.
-        check_some(run, [*rounds] if rounds else everything)
-        pending = bool(rounds)
+        looked_at = [*rounds] or everything
+        check_some(run, looked_at)
         undone = _undo(run, rounds, useless)
+        pending = len(undone or looked_at) < len(everything)
         for path, done in rounds.items():
             applied.setdefault(path, []).extend(() if path in undone else done.applied)
         check_some(run, undone)
