@@ -198,7 +198,7 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_plain_object(event, flow)):
         return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
-        return ModuleEvidence.CERTAIN
+        return ModuleEvidence.WEAK if may_be_pipeline(event, flow) else ModuleEvidence.CERTAIN
     if is_step_of_evaluated(event):
         return ModuleEvidence.LIKELY
     if not may_be_module(event, flow):
@@ -226,6 +226,17 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_tensor and is_treated_as_module(receiver, name, flow):
         return ModuleEvidence.LIKELY
     return ModuleEvidence.WEAK
+
+
+def may_be_pipeline(event: Graph, flow: Flow) -> bool:
+    """Whether all that shows a module is that the object was moved to a device, and nothing that its result is a tensor: pipelines of
+    libraries are moved, too, and run their networks without grad."""
+    words = words_on(event, flow)
+    return event.cls is None and bool(words & MOVES) and not looks_like_module(words - MOVES) and not seen_on(event, flow) & TENSOR_ONLY
+
+
+MOVES = TORCH.words["gives-itself"] - MODULE_EVIDENCE
+"""Methods that modules, tensors and pipelines have, and that give the object itself."""
 
 
 def is_of_plain_object(event: Graph, flow: Flow) -> bool:
