@@ -169,8 +169,11 @@ class CallResolver:
 
     def around(self, ref: FunctionRef, text: str) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
         """The functions in which a text is the same object as in this one: the methods of its class for an attribute of ``self``."""
-        owner = self._reader.header(ref).owner if text.startswith("self.") else ""
-        for qualname in self._reader.methods_of(ClassRef(ref.path, owner)) if owner else (ref.qualname,):
+        head = self._reader.head(ref.path, ref.qualname)
+        if head is None:
+            return
+        of_self = bool(head.owner) and text.startswith("self.")
+        for qualname in self._reader.methods_of(ClassRef(ref.path, head.owner)) if of_self else (ref.qualname,):
             self._log.read(keys.WHOLE, ref.path, qualname)
             facts = self._reader.facts_of(FunctionRef(ref.path, qualname))
             assert isinstance(facts, FunctionFacts)

@@ -61,7 +61,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
         if free is not None:
             for value in call.all():
                 graphs, hints, _, _ = m.deep(value, state)
-                m.sink(graphs | hints, SinkKind.CUT, "no_grad", call.node)
+                cut(m, graphs | hints, call)
             return free
     if oid in m.bare or (own_class is not None and not has_parameters(m.world, own_class)):
         # Its result depends on what it is given, unless it cuts that off itself.
@@ -80,7 +80,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     if training is None:
         training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
     if state.mode is Mode.OFF:
-        m.sink(graphs, SinkKind.CUT, "no_grad", call.node)
+        cut(m, graphs, call)
         return forward_without_grad(m, oid, cls, call, inner, state, text)
     if inner is not None and not has_graph(m, inner):
         return inner
@@ -103,6 +103,11 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     graph.frozen_if = condition_of(m, oid, state) if not frozen and is_given_data(m, graphs) else None
     graph.training = training if graph.training == training else None
     return attached_output(m, gid, frozenset((gid, *through_module(m, certain))), call, inner, state)
+
+
+def cut(m: Machine, graphs: frozenset[int], call: Call) -> None:
+    """What a module is given is cut off there: its result has no graph."""
+    m.sink(graphs, SinkKind.CUT, "no_grad", call.node)
 
 
 def is_given_on_host(call: Call) -> bool:

@@ -122,7 +122,9 @@ def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = T
     if name in TORCH.module_methods or name in TORCH.methods:
         return False
     if name in OF_EVERYTHING:  # of a module, too: its own `decode`
-        cls = world.project.class_of(ref.path, ref.qualname, receiver) if receiver else None
+        if not receiver or call.used is ResultUse.DROPPED:
+            return False
+        cls = world.project.class_of(ref.path, ref.qualname, receiver)
         if cls is None and by_name and purpose.may_be_network(receiver):  # where modules alone have such a method here
             named = world.methods_named(name)
             return bool(named) and all(is_of_module(world, each) for each in named)
