@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
 from torchmemlint.semantics.early_ends import iterations_until_break
@@ -32,6 +33,7 @@ from torchmemlint.semantics.values import (
     shallow,
 )
 from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 FILLS = TORCH.words["fills-lists"]
@@ -301,7 +303,16 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
 
 def _length(m: Machine, name: str) -> int:
     """The length of the one display that the function binds a name to, and that it does not add to; -1 where there is none."""
-    body = m.frame_closure[m.frame].function.body
+    return m.world.memoize(_length_of_display, (m.frame_closure[m.frame].ref, name))
+
+
+def _length_of_display(world: World, asked: tuple[FunctionRef, str]) -> int:
+    ref, name = asked
+    facts = world.facts(ref)
+    if name in {param.name for param in facts.params} or any(name == each for each, _ in facts.bound):
+        return -1  # what is bound to a display has no text
+    found = world.function(ref)
+    body = found[0].body if found is not None else []
     match bound(body, name):
         case [ir.Sequence(items=items)] if not any(type(item) is ir.Star for item in items):
             grows = any(_adds_to(node, name) for node in nodes_of(body))

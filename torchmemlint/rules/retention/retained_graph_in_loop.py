@@ -124,9 +124,11 @@ def need_of_graph(event: Backward, flow: Flow) -> str:
 def shared_for_nothing(event: Backward, flow: Flow) -> str:
     """A network that the graph shares with that of another backward, where this one computes for all of them only gradients that are zeroed
     before a step: the discriminator's loss goes through a generator, which its own loss goes through again."""
+    if not event.retains or event.creates or event.gradients or flow.hooks_forwards():
+        return ""
     record, world, root = flow.record, flow.runs.world, flow.record.root
     call = world.facts(root).call_ending(flow.span(event.site).end)
-    if not event.retains or event.creates or event.gradients or call is None or flow.hooks_forwards():
+    if call is None:
         return ""
     others = [each for each in record.events.values() if isinstance(each, Backward) and each.site.key != event.site.key]
     above = record.ancestors(event.graphs | event.hints)
