@@ -294,7 +294,7 @@ def test_module_region_leaves_out_bodies_and_keeps_rows(newline: str) -> None:
     text = MODULE_SOURCE.replace("\n", newline)
     region = cut_module(text.splitlines(keepends=True), module_facts("x.py", text))
     assert region.text == (
-        '"""Doc\nstring."""\nimport a\nif a:\n    def b(): return 1\n    @deco(\n        1)\n'
+        '"""Doc\nstring."""\nimport a\nif a:\n    def b(): pass\n    @deco(\n        1)\n'
         "    def c(x=(\n            2)): pass\n"
         'else:\n    async def d(): pass\n    class E(F[1:2], g={"k": "v:"}): pass\n    class G: pass\n'
         'try:\n    v = a.f("""\n\tkept: def q():""")\nexcept X: pass\n'

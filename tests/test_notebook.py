@@ -152,7 +152,7 @@ def test_an_old_notebook_is_not_read() -> None:
 
 
 def test_flow_crosses_cells_and_places_count_in_cells() -> None:
-    setup = "import torch\n%matplotlib inline\nmodel = torch.nn.Linear(3, 3)\nloader = [torch.ones(3)]\ntotal = 0"
+    setup = "import torch\n%matplotlib inline\nmodel = torch.nn.Linear(3, 3)\nloader = [torch.ones(3)] * 99\ntotal = 0"
     (finding,) = check(setup, "%%bash\nls", {"cell_type": "markdown", "source": "# é"}, TRAINING, "print(total)")  # type: ignore[arg-type]
     assert finding.code == "TML101"
     assert (finding.cell, finding.span) == (4, Span(Position(4, 5), Position(4, 18)))

@@ -21,6 +21,7 @@ from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import check_paths, check_text, fix_paths
 from torchmemlint.running import fixing
+from torchmemlint.running.inspecting import check_some
 from torchmemlint.running.linking import link
 from torchmemlint.running.scanning import scan_files
 from torchmemlint.running.state import Run
@@ -299,7 +300,7 @@ def test_after_the_last_fix_each_file_is_looked_at_once(
 ) -> None:
     seen: list[str] = []
 
-    def watch(run: Run, paths: Sequence[str], *scanned: Collection[str], real: Callable[..., None] = fixing.check_some) -> None:
+    def watch(run: Run, paths: Sequence[str], *scanned: Collection[str], real: Callable[..., None] = check_some) -> None:
         if paths:
             seen.append(" ".join(paths))
         real(run, paths, *scanned)

@@ -67,7 +67,7 @@ def cut_module(lines: Sequence[str], facts: ModuleFacts) -> Region:
     for def_row, end_row in _outermost(facts):
         colon = _end_of_header(cleaned, def_row, end_row)
         if colon is None:
-            continue  # header and body share one row: nothing to leave out
+            continue  # it does not read as a definition
         header_end, column = colon
         kept += cleaned[row - 1 : header_end - 1]
         kept.append(cleaned[header_end - 1][:column] + " pass")
@@ -132,12 +132,12 @@ _ONE_ROW_HEADER = re.compile(r"""\s*(?:async\s+def|def|class)\b([^#'"\\]*):\s*(?
 
 
 def _end_of_header(lines: Sequence[str], first: int, last: int) -> tuple[int, int] | None:
-    """Row and column just after the colon that ends the header of the definition in rows ``first`` to ``last``; None when
-    the whole definition stands on the colon's row."""
+    """Row and column just after the colon that ends the header of the definition in rows ``first`` to ``last``; None where there is
+    none."""
     line = lines[first - 1]
     plain = _ONE_ROW_HEADER.match(line)
     if plain and sum(map(plain[1].count, "([{")) == sum(map(plain[1].count, ")]}")):
-        return (first, plain.end(1) + 1) if last > first else None
+        return first, plain.end(1) + 1
     depth = 0
     source = io.StringIO(
         "\n".join(line.lstrip() if at == 0 else line for at, line in enumerate(lines[first - 1 : last])) + "\n"
@@ -153,5 +153,5 @@ def _end_of_header(lines: Sequence[str], first: int, last: int) -> tuple[int, in
             row, column = token.end
             if row == 1:
                 column += len(line) - len(line.lstrip())
-            return (first + row - 1, column) if first + row - 1 < last else None
+            return first + row - 1, column
     return None

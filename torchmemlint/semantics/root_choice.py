@@ -121,14 +121,8 @@ def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = T
     receiver, _, name = callee.rpartition(".")
     if name in TORCH.module_methods or name in TORCH.methods:
         return False
-    if name in OF_EVERYTHING:  # of a module, too: its own `decode`
-        if not receiver or call.used is ResultUse.DROPPED:
-            return False
-        cls = world.project.class_of(ref.path, ref.qualname, receiver)
-        if cls is None and by_name and purpose.may_be_network(receiver):  # where modules alone have such a method here
-            named = world.methods_named(name)
-            return bool(named) and all(is_of_module(world, each) for each in named)
-        return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
+    if name in OF_EVERYTHING:
+        return bool(receiver) and call.used is not ResultUse.DROPPED and has_one_of_everything(world, ref, callee, by_name)
     reached = callees(world, ref, call)
     if reached.refs and all(is_of_module(world, each) for each in reached.refs):
         direct = all(each.qualname.rpartition(".")[2] in TORCH.words["forward"] for each in reached.refs)
@@ -150,6 +144,17 @@ def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = T
         if by_name and unseen and purpose.may_be_network(text):
             return True
     return False
+
+
+def has_one_of_everything(world: World, ref: FunctionRef, callee: str, by_name: bool) -> bool:
+    """Whether a module is asked for a method that strings and other objects have as well: its own ``decode``; ``by_name``: what reads like
+    a network, where modules alone have such a method in the project."""
+    receiver, _, name = callee.rpartition(".")
+    cls = world.project.class_of(ref.path, ref.qualname, receiver)
+    if cls is None and by_name and purpose.may_be_network(receiver):
+        named = world.methods_named(name)
+        return bool(named) and all(is_of_module(world, each) for each in named)
+    return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
 
 
 def is_of_module(world: World, ref: FunctionRef) -> bool:

@@ -232,7 +232,12 @@ def may_be_pipeline(event: Graph, flow: Flow) -> bool:
     """Whether all that shows a module is that the object was moved to a device, and nothing that its result is a tensor: pipelines of
     libraries are moved, too, and run their networks without grad."""
     words = words_on(event, flow)
-    return event.cls is None and bool(words & MOVES) and not looks_like_module(words - MOVES) and not seen_on(event, flow) & TENSOR_ONLY
+    return (
+        event.cls is None
+        and bool(words & MOVES)
+        and not looks_like_module(words - MOVES)
+        and not seen_on(event, flow) & TENSOR_ONLY
+    )
 
 
 MOVES = TORCH.words["gives-itself"] - MODULE_EVIDENCE
