@@ -138,6 +138,8 @@ def is_helper(text: str) -> bool:
 
 BATCHES = re.compile(r"loader|batches|dataset|_dl\b|\bdl\b|_iter\b|iterator", re.IGNORECASE)
 """Iterables of which nothing is known but the name: a data set's batches, and not layers, time steps or slices."""
+STRIDE = re.compile(r"\brange\((?:[^(),]|\([^()]*\))+,(?:[^(),]|\([^()]*\))+,(?!\s*-?1\))(?:[^(),]|\([^()]*\))+\)")
+"""A ``range`` with a step of its own: from batch to batch."""
 
 RUNS_MODEL = re.compile(
     r"^_*(forward\w*|encode\w*|decode\w*|encoder|decoder|embed\w*|extract\w*|get_\w*(feature|embed|logit|hidden|prob|represent)\w*"

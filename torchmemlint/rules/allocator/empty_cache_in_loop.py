@@ -132,8 +132,6 @@ RATE = re.compile(
 )
 
 
-STRIDE = re.compile(r"\brange\((?:[^(),]|\([^()]*\))+,(?:[^(),]|\([^()]*\))+,(?!\s*-?1\))(?:[^(),]|\([^()]*\))+\)")
-"""A ``range`` with a step of its own: from batch to batch."""
 EVALUATION = "not self.training"
 BY_NAME = "in every call of a method that a framework calls in each step"
 BY_FRAMEWORK = "in every call of a method that a framework calls for each batch"
@@ -454,7 +452,7 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     info = record.loops[loop]
     if info.attempts:
         return False
-    if info.kind is Kind.LOADER or STRIDE.search(info.text):
+    if info.kind is Kind.LOADER or purpose.STRIDE.search(info.text):
         return True
     around = event.site.loops
     networks = [

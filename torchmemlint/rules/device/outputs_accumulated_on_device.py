@@ -3,8 +3,8 @@
 ## What it does
 Reports
 
-- outputs of a model that are collected on the device, batch by batch, in a loop over a data loader or one that gets its
-  batches by `next()`: in a list, in a dict, by `torch.cat` with those before, or by a method that keeps what it is given (the
+- outputs of a model that are collected on the device, batch by batch, in a loop over a data loader, one that gets its
+  batches by `next()`, or one over other things of which each turn moves something to the device: in a list, in a dict, by `torch.cat` with those before, or by a method that keeps what it is given (the
   finding is at its call);
 - outputs that a method collects which a framework calls for each batch (`validation_step` of Lightning, `prediction_step` of a
   `Trainer` of transformers, `on_predict_batch_end` of a callback, which gets them from the framework), in an attribute of its object: also where another method empties that after each epoch;
@@ -400,10 +400,11 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop does not go over the batches of a data set, or trains with them."""
     record = flow.record
     batches = info.kind is Kind.LOADER or event.loop in record.drawing
-    moves = info.turns < 0 and moves_in_a_loop(flow.runs.world.facts(record.root))
+    counts = info.text.startswith("range(") and not purpose.STRIDE.search(info.text)
+    moves = info.turns < 0 and not counts and moves_in_a_loop(flow.runs.world.facts(record.root))
     if not (batches or moves or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))):
         return Fact("loop-over-no-batches", "the loop does not iterate over a loader or batches")
-    if info.text.startswith("range(") and not (batches or moves):
+    if counts and not batches:
         return Fact("loop-over-device-parts", "the loop iterates over parts of a tensor that is already on the device")
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
