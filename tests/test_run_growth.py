@@ -267,7 +267,7 @@ def test_growth_can_fail_a_run_and_is_a_record_for_check(tmp_path: Path) -> None
     done = run(tmp_path, HOOKED, "--fail-on-growth", "--output-format", "json", "--output-file", str(report))
     assert done.returncode == 1, done.stderr
     (entry,) = json.loads(report.read_text(encoding="utf-8"))
-    assert (entry["filename"], entry["location"]["row"], entry["code"]) == ("train.py", 12, "TML901")
+    assert (entry["filename"], entry["location"]["row"], entry["code"]) == ("train.py", 12, "TML108")
     assert entry["confirm"]["verdict"] == "confirmed"
     growth = entry["confirm"]["growth"]
     assert growth["bytes_per_step"] == pytest.approx(32 * 64 * 4, rel=0.35)
