@@ -401,7 +401,8 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Fact | None:
     record = flow.record
     batches = info.kind is Kind.LOADER or event.loop in record.drawing
     counts = info.text.startswith("range(") and not purpose.STRIDE.search(info.text)
-    moves = info.turns < 0 and not counts and moves_in_a_loop(flow.runs.world.facts(record.root))
+    by_key = event.how is StoreKind.ITEM and not flow.own(event.site)  # a callee may keep one value for each of some keys
+    moves = info.turns < 0 and not counts and not by_key and moves_in_a_loop(flow.runs.world.facts(record.root))
     if not (batches or moves or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))):
         return Fact("loop-over-no-batches", "the loop does not iterate over a loader or batches")
     if counts and not batches:
