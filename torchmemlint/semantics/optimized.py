@@ -361,12 +361,7 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
     bound = {*facts.bound, *facts.rebound}
     for call in facts.calls:
         given = any(arg.name == text or (arg.name.startswith(f"{text}.") and not is_size(arg.name)) for arg in call.args)
-        if (
-            not given
-            or call.callee.endswith(RESTORES)
-            or _is_wrapped(facts, call)
-            or asks_for_settings(world, ref, call.callee)
-        ):
+        if not given or _keeps_nothing(world, ref, call):
             continue
         seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
         if seen and all(_runs_alone(world, each, call, text) for each in seen):

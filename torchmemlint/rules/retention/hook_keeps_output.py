@@ -12,8 +12,6 @@ It does not report:
 - containers that it empties (`clear()`, `pop()`, a new container); a global one, that the file empties;
 - hooks of a script that runs no forward in a loop.
 
-The rule is in preview: real packages have too few such hooks to measure its accuracy.
-
 ## What it costs
 Each forward adds the collected tensor. If grad mode is on and nothing is back-propagated, it also adds the graph up to the
 hook. Measured for an output of 262,144 bytes: 262,144 bytes per step in training and under `no_grad`, 3.4 MB per step in
