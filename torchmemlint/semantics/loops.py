@@ -16,7 +16,7 @@ from torchmemlint.semantics.pieces import bound
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Key, Kind, State, changed, join_states
-from torchmemlint.semantics.syntax import leaves, names_in, replaced_items
+from torchmemlint.semantics.syntax import leaves, names_in, replaced_items, target_names
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -33,7 +33,7 @@ from torchmemlint.semantics.values import (
     shallow,
 )
 from torchmemlint.semantics.walk import nodes_of
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 FILLS = TORCH.words["fills-lists"]
@@ -302,7 +302,7 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
 
 
 def _length(m: Machine, name: str) -> int:
-    """The length of the one display that the function binds a name to, and that it does not add to; -1 where there is none."""
+    """The length of the one display that the function binds a name to, and that nothing can add to; -1 where there is none."""
     return m.world.memoize(_length_of_display, (m.frame_closure[m.frame].ref, name))
 
 
@@ -314,21 +314,32 @@ def _length_of_display(world: World, asked: tuple[FunctionRef, str]) -> int:
     found = world.function(ref)
     body = found[0].body if found is not None else []
     match bound(body, name):
-        case [ir.Sequence(items=items)] if not any(type(item) is ir.Star for item in items):
-            grows = any(_adds_to(node, name) for node in nodes_of(body))
-            return -1 if grows else len(items)
+        case [ir.Sequence(items=items)] if items and not any(type(item) is ir.Star for item in items):
+            return -1 if _is_bound_again(body, name) or _may_grow(world, ref, name) else len(items)
         case _:
             return -1
 
 
-def _adds_to(node: object, name: str) -> bool:
-    match node:
-        case ir.AugAssign(target=ir.Name() as target):
-            return target.id == name
-        case ir.Call(func=ir.Attr(value=ir.Name() as holder, name=method)):
-            return holder.id == name and method in FILLS
-        case _:
-            return False
+def _is_bound_again(body: list[ir.Stmt], name: str) -> bool:
+    """Whether a block gives a name something else, or adds to it, otherwise than by an assignment to the name alone."""
+    return any(
+        isinstance(node, ir.AugAssign | ir.For | ir.Walrus) and name in target_names(node.target) for node in nodes_of(body)
+    )
+
+
+def _may_grow(world: World, ref: FunctionRef, name: str) -> bool:
+    """Whether a function that knows a list by its name fills it, or hands it to what may: anything but a builtin."""
+    within = world.within(ref.path, ref.qualname)
+    others = (world.facts(FunctionRef(ref.path, each)) for each in world.project.knowing(ref.path, name))
+    return any(
+        (call.callee.rpartition(".")[0] == name and call.callee.rpartition(".")[2] in FILLS)
+        or (
+            any(arg.name == name for arg in call.args)
+            and not f"{world.project.resolve(ref.path, call.callee, each.qualname)}".startswith("builtins.")
+        )
+        for each in (*within, *(others if ref.qualname == MODULE else ()))
+        for call in each.calls
+    )
 
 
 def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
