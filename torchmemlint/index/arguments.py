@@ -31,5 +31,10 @@ def argument_for(params: Sequence[ParamFact], name: str, args: Sequence[ArgFact]
     return next((ArgFact("", "", param.default) for param in params if param.name == name and param.default), None)
 
 
+def params_given(params: Sequence[ParamFact], text: str, args: Sequence[ArgFact]) -> list[str]:
+    """The parameters that get what the caller knows by a text."""
+    return [param.name for param in params if (arg := argument_for(params, param.name, args)) and arg.name == text]
+
+
 def _positional(params: Sequence[ParamFact]) -> list[ParamFact]:
     return [param for param in params if param.kind is ParamKind.POSITIONAL]

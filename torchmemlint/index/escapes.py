@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchmemlint.index import keys
-from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.arguments import params_given
 from torchmemlint.index.callees import CallResolver
 from torchmemlint.index.decorators import INERT, argument_calls, is_property
 from torchmemlint.index.dependency_log import memoized
@@ -125,7 +125,7 @@ class Escapes:
             head = self._reader.header(ref)
             bound = isinstance(value, Method) and not any(use.callee == "staticmethod" for use in head.decorators)
             params = head.params[1 if bound else 0 :]
-            given = {each.name for each in params if (arg := argument_for(params, each.name, call.args)) and arg.name == text}
+            given = set(params_given(params, text, call.args))
             inside = self._reader.inside(ref)
             runs = [
                 Caller(FunctionRef(ref.path, qualname), each, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.arguments import params_given
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -379,7 +379,7 @@ def _runs_alone(world: World, ref: FunctionRef, call: CallFact, text: str) -> bo
     """Whether a function does nothing with a module that a call gives it but run it."""
     facts = world.facts(ref)
     params = facts.params[bool(facts.owner) :]
-    given = [param.name for param in params if getattr(argument_for(params, param.name, call.args), "name", "") == text]
+    given = params_given(params, text, call.args)
     called = {each.callee for each in facts.calls}
     return bool(given) and called.issuperset(given) and facts.taken.isdisjoint(given)
 
@@ -548,7 +548,7 @@ def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
         for callee in world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs:
             facts = world.facts(callee)
             params = facts.params[bool(facts.owner) :]
-            given = [param.name for param in params if getattr(argument_for(params, param.name, call.args), "name", "") == text]
+            given = params_given(params, text, call.args)
             if any(_copies_into(facts, name) for name in given):
                 return True
             states = any(arg.name.endswith(".state_dict()") for arg in call.args)

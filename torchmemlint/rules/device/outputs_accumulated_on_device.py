@@ -84,7 +84,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Finding, Fix, Safety, Severity
-from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.arguments import params_given
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
@@ -580,7 +580,6 @@ def puts_together(world: World, ref: FunctionRef, place: str, deep: bool = True)
             facts = world.facts(callee)
             bound = facts.owner and all(use.callee != "staticmethod" for use in facts.decorators)
             params = facts.params[bool(bound) :]
-            given = [each.name for each in params if getattr(argument_for(params, each.name, call.args), "name", "") == place]
-            if any(puts_together(world, callee, name, deep=False) for name in given):
+            if any(puts_together(world, callee, name, deep=False) for name in params_given(params, place, call.args)):
                 return True
     return False
