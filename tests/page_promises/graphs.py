@@ -276,7 +276,6 @@ def train(loader):
         SIZED,
         ("self.a = nn.Linear(9000, 9000)", "self.a(x)", ".cuda()"),
         LARGE,
-        gap=True,
     ),
     Promise("nothing is moved to a device", "TML105", NOTE, SIZED, (*LARGE[:2], ""), LARGE),
     Promise(

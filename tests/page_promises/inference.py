@@ -444,7 +444,6 @@ net.eval()
         LAYERS,
         ("self.table = nn.Embedding(100000, 4096)", "self.table(x)"),
         LARGE,
-        gap=True,
     ),
     Promise(
         "a network of one linear layer",
@@ -453,7 +452,6 @@ net.eval()
         LAYERS,
         ("self.a = nn.Linear(9000, 9000)", "self.a(x)"),
         LARGE,
-        gap=True,
     ),
     Promise(
         "at most 250,000 parameters",

@@ -1,4 +1,4 @@
-"""Which networks have only linear layers and what goes over single features, by the code that makes them.
+"""Which networks have only layers of a kind, by the code that makes them: what goes over single features, or one that saves its input.
 
 Numbers that are not known do not matter: an unknown width is taken for a usual one, a loop of an unknown length is followed once, and
 both branches of a test that is not known.
@@ -6,6 +6,7 @@ both branches of a test that is not known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from torchmemlint.index.project import FunctionRef
@@ -19,6 +20,7 @@ from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 DENSE = TORCH.words["dense-layers"]
+LONE = TORCH.words["saves-its-input"]
 CONTAINERS = TORCH.words["weightless-containers"]
 WIDE = 4096
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 13 MB."""
@@ -26,14 +28,29 @@ WIDE = 4096
 
 def is_made_of_dense(world: World, asked: tuple[FunctionRef, str]) -> bool:
     """Whether every network that a function calls by a name or attribute has only linear layers, none known to be wide."""
+    return all(_layers_of(world, asked, DENSE, WIDE))
+
+
+def is_one_layer(world: World, asked: tuple[FunctionRef, str]) -> bool:
+    """Whether every network that a function calls by a name or attribute has one linear or embedding layer, of any width."""
+    return set(_layers_of(world, asked, LONE, math.inf)) == {1}
+
+
+def _layers_of(world: World, asked: tuple[FunctionRef, str], kinds: frozenset[str], widest: float) -> list[int]:
+    """How many layers each network has; one 0 where one is not of these kinds, or is too wide."""
     try:
-        return all(_Layers(world).counts_of(*asked))
+        return _Layers(world, kinds, widest).counts_of(*asked)
     except (*UNFOLLOWED, RecursionError):
-        return False
+        return [0]
 
 
 class _Layers(Counter):
-    """Counts the layers that a constructor makes, and ends at one that goes over more than single features."""
+    """Counts the layers that a constructor makes, and ends at one of another kind."""
+
+    def __init__(self, world: World, kinds: frozenset[str], widest: float) -> None:
+        super().__init__(world)
+        self.kinds = kinds
+        self.widest = widest
 
     def count(self, value: ir.Expr, scope: Environment) -> int:
         self.made = 0
@@ -71,12 +88,11 @@ class _Layers(Counter):
         if TORCH.class_kind(name) not in (ClassKind.MODULE, ClassKind.WRAPPER):
             return UnknownPart() if name in TORCH.words["parameter-classes"] else super().outside(name, args, keywords)
         last = name.rpartition(".")[2]
-        if last not in DENSE | CONTAINERS or any(is_wide(each) for each in (*args, *keywords.values())):
+        if last not in self.kinds | CONTAINERS or any(self.is_wide(each) for each in (*args, *keywords.values())):
             raise Unbounded(name)
         own = int(last not in CONTAINERS)
         self.made += own
         return UnknownPart(own + sum(each.count for value in args for each in flat(value) if isinstance(each, UnknownPart)))
 
-
-def is_wide(size: object) -> bool:
-    return isinstance(size, int) and size > WIDE
+    def is_wide(self, size: object) -> bool:
+        return isinstance(size, int) and size > self.widest

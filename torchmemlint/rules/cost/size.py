@@ -17,7 +17,7 @@ from torchmemlint.rules.reach import (
     is_read_on_host,
     is_without_gpu,
 )
-from torchmemlint.semantics.dense import WIDE, is_made_of_dense
+from torchmemlint.semantics.dense import WIDE, is_made_of_dense, is_one_layer
 from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
@@ -29,6 +29,7 @@ from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.weights import sizes_of, weights_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 DENSE = TORCH.words["dense-layers"]
 NO_LAYERS = tuple(f"{package}." for package in sorted(TORCH.words["no-layers"]))
@@ -174,11 +175,26 @@ def is_lone_layer(graph: Graph, flow: Flow) -> bool:
     """Whether a graph is that of one linear or embedding layer, on data that has no graph, and no module but a loss works on its
     result."""
     record = flow.record
-    if layer_of(graph, flow) not in LAYERS:
+    if layer_of(graph, flow) not in LAYERS and not wraps_a_layer(graph, flow):
         return False
     above = [record.graphs[gid] for gid in record.ancestors(graph.parents)]
     built = any(other.kind in CERTAIN_KINDS or (other.kind is GraphKind.OPAQUE and other.direct) for other in above)
     return not built and not networks_below(graph, flow)
+
+
+def wraps_a_layer(graph: Graph, flow: Flow) -> bool:
+    """Whether a network has one linear or embedding layer, and its forward does no more than call that and change shapes."""
+    world = flow.runs.world
+    forward = world.project.method(graph.cls, TORCH.names["forward"]) if graph.cls is not None else None
+    plain = forward is not None and all(
+        call.callee.startswith("self.") or TORCH.methods.get(call.callee.rpartition(".")[2]) in SHAPES
+        for call in world.facts(forward).calls
+    )
+    return plain and world.memoize(is_one_layer, (flow.frame(graph.site).ref, graph.what))
+
+
+SHAPES = frozenset({Effect.VIEW, Effect.DEVICE, Effect.SHAPE})
+"""What a method does that saves no tensor."""
 
 
 def networks_below(graph: Graph, flow: Flow) -> list[Graph]:
