@@ -331,6 +331,5 @@ class Sizes:
         ("target(actor(after.cuda()))", "target.requires_grad_(False)"),
         ("target(actor(after.cuda()))", "pass"),
         about="`target(",
-        gap=True,
     ),
 ]

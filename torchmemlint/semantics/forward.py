@@ -99,6 +99,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     graph = m.record.graphs[gid]
     graph.cls = cls
     graph.given_on_host = is_given_on_host(call)
+    graph.fixed = m.frozen(oid, state)
     graph.in_part = is_given_data(m, graphs) and state.vars.get((oid, FROZEN)) == THAWED_IN_PART
     graph.frozen_if = condition_of(m, oid, state) if not frozen and is_given_data(m, graphs) else None
     graph.training = training if graph.training == training else None

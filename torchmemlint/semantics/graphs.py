@@ -110,6 +110,7 @@ class Graph:
     training  what is known of the module's training flag: True after ``.train()``, False after ``.eval()``, None unknown
     module    number of the module object, -1
     frozen    all parameters of the module were frozen and no argument had a graph
+    fixed     all parameters of the module were frozen, whatever it was given
     in_part   all were but those of some parts, and no argument had a graph: what comes before these parts saves nothing
     frozen_if  they are frozen under this condition, and no argument had a graph
     place     for "carried": the place
@@ -134,6 +135,7 @@ class Graph:
     """For "opaque": an object that the code does not show (a parameter, an attribute) was called like a function: it may
     well be a module."""
     cls: ClassRef | None = None
+    fixed: bool = False
     in_part: bool = False
     frozen_if: Condition | None = None
     given_on_host: bool = False

@@ -26,7 +26,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     """Whether a step back-propagates into a network that no optimizer holds, and through it into nothing that wants a gradient: a
     target network that is neither frozen nor run without grad. Of what it is given, the gradient may be thrown away, too."""
     record, world = flow.record, flow.runs.world
-    if event.kind not in CALLED_KINDS or event.frozen or event.frozen_when_run or event.mode is Mode.OFF:
+    if event.kind not in CALLED_KINDS or event.mode is Mode.OFF or event.frozen or event.fixed or event.frozen_when_run:
         return False
     if record.flags & {RecordFlag.UNMARKED_INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return False
