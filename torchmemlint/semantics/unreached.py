@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.index.modes import StartMode
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -32,8 +32,10 @@ def _is_unreached(world: World, asked: tuple[FunctionRef, int]) -> bool:
         if owner or depth == MAX_DEPTH or any(world.header(each).owner for each in above):
             return False
         return all(world.memoize(_is_unreached, (each, depth + 1)) for each in above)
-    if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
-        return False  # a framework's hook, or a method that is called on an object of which the class is not known
+    if _may_be_a_hook(world, ref) or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE:
+        return False
+    if owner and project.calls_by_name(name):
+        return False  # on an object of which the class is not known
     if world.memoize(_makes_commands, ref.path):
         return False
     beside = [FunctionRef(ref.path, each) for each in world.memoize(_functions_of, (ref.path, owner))]
@@ -58,8 +60,14 @@ def is_left_over(world: World, ref: FunctionRef) -> bool:
         return False
     if world.memoize(_makes_commands, ref.path) or world.facts(ref).decorators:
         return False  # what a command line calls, or a property
-    special = name in HOOKS or (name.startswith("__") and name.endswith("__"))
-    return not special and project.grad_mode(ref).mode != StartMode.UNSEEN_BASE
+    special = name.startswith("__") and name.endswith("__")
+    return not special and not _may_be_a_hook(world, ref) and project.grad_mode(ref).mode != StartMode.UNSEEN_BASE
+
+
+def _may_be_a_hook(world: World, ref: FunctionRef) -> bool:
+    """Whether a framework may call a method by its name: one of its classes is another package's."""
+    owner, _, name = ref.qualname.rpartition(".")
+    return name in HOOKS and bool(owner) and any(isinstance(base, str) for base in world.project.mro(ClassRef(ref.path, owner)))
 
 
 def _makes_commands(world: World, path: str) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.queries.certain import UNBOUND, family
-from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol
 from torchmemlint.torch_facts import TORCH
 
 FIRST_NAME = re.compile(r"\w+")
@@ -150,7 +151,7 @@ def is_unused_file(linked: Linked, path: str) -> bool:
     if not linked.complete or path.endswith(".ipynb") or is_program(linked, path):
         return False
     folder, name = _folder_and_name(path)
-    if linked.calls.tables.importers(name):
+    if any(symbol is None or isinstance(symbol, Outside) or symbol.path == path for _, symbol in _imported_by(linked, name)):
         return False
     if any(linked.calls.tables.calls(word) for word in sorted(TORCH.words["imports-by-name"])):
         return False
@@ -164,15 +165,19 @@ def is_unused_file(linked: Linked, path: str) -> bool:
 
 def is_imported_file(linked: Linked, path: str) -> bool:
     """Whether another module imports the module at ``path``, or something of it."""
-    for user in linked.calls.tables.importers(_folder_and_name(path)[1]):
-        if user == path:
-            continue
+    return any(
+        symbol is not None and not isinstance(symbol, Outside) and symbol.path == path and user != path
+        for user, symbol in _imported_by(linked, _folder_and_name(path)[1])
+    )
+
+
+def _imported_by(linked: Linked, name: str) -> Iterator[tuple[str, Symbol | None]]:
+    """What a name is part of that modules import, each with the module; None: nothing that is visible."""
+    for user in linked.calls.tables.importers(name):
         linked.note(keys.IMPORTS, user)
         for _, target in linked.reader.whole(user).imports:
-            symbol = linked.names.imported(user, target)
-            if symbol is not None and not isinstance(symbol, Outside) and symbol.path == path:
-                return True
-    return False
+            if name in target.split("."):
+                yield user, linked.names.imported(user, target)
 
 
 def _folder_and_name(path: str) -> tuple[str, str]:
