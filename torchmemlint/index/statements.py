@@ -102,6 +102,25 @@ def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
         note_store(walk, text)
     for target in statement.targets:
         store(walk, target, value, text, "", depth + 1)
+        if walk.frame is walk.top and isinstance(value, ast.Call) and is_module_getattr(target):
+            lazily_imported(walk, value)
+
+
+def is_module_getattr(target: ast.expr) -> bool:
+    """Whether what looks names of the module up is bound (PEP 562)."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return any(isinstance(part, ast.Name) and part.id == "__getattr__" for part in parts)
+
+
+def lazily_imported(walk: Walk, call: ast.Call) -> None:
+    """The names that a package has from its modules when they are asked for, in ``lazy_loader.attach(__name__, submod_attrs={"part":
+    ["name"]})``: as if they were imported."""
+    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+        for key, names in zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ():
+            listed = names.elts if isinstance(names, ast.List | ast.Tuple) else []
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                bound = (name.value for name in listed if isinstance(name, ast.Constant) and isinstance(name.value, str))
+                walk.imports.update(dict.fromkeys((name, f".{key.value}.{name}") for name in bound))
 
 
 def unpack(walk: Walk, targets: list[ast.expr], value: ast.expr | None, text: str, depth: int) -> bool:
