@@ -243,6 +243,55 @@ def train(loader):
         ("pass",),
     ),
     Promise(
+        "a list that is new with each update",
+        "TML102",
+        NOTE,
+        NET
+        + """
+def train(loader):
+    net = Net().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    kept = []
+    for step, (x, y) in enumerate(loader):
+        loss = F.cross_entropy(net(x.cuda()), y.cuda())
+        loss.backward()
+        kept.append(loss)
+        if step % 8 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            print(torch.stack(kept).mean())
+            @1
+"""
+        + START,
+        ("kept = []",),
+        ("pass",),
+    ),
+    Promise(
+        "a list that another has by the time of each update",
+        "TML102",
+        NOTE,
+        NET
+        + """
+def train(loader):
+    net = Net().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    kept, told = [], []
+    for step, (x, y) in enumerate(loader):
+        loss = F.cross_entropy(net(x.cuda()), y.cuda())
+        loss.backward()
+        kept.append(loss)
+        if step % 8 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            print(torch.stack(kept).mean())
+            @2
+            @1
+"""
+        + START,
+        ("kept = []", "pass"),
+        ("kept = []", "told.append(kept)"),
+    ),
+    Promise(
         "at most 16 iterations",
         "TML101",
         NOTE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from torchmemlint.index.queries.contents import BACKWARD_ALONE
 from torchmemlint.lower import ir
 from torchmemlint.semantics.accumulation import (
@@ -85,10 +87,15 @@ def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: i
 
 
 def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, node: int) -> None:
-    """Record that an iteration of the loops around gives a place that was added to a number, with no graph (``total = 0``)."""
-    if not m.loops or not all(type(atom) is Const for atom in value):
+    """Record that an iteration of the loops around gives a place that was added to a number, with no graph (``total = 0``), or the name
+    of a container another one (``losses = []``)."""
+    before = state.vars.get(place, EMPTY) if m.loops else EMPTY
+    held = {atom.oid for atom in before if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS}
+    if held and all(type(atom) is Obj and atom.oid not in held for atom in value):
+        for oid, loop in product(held, m.loops):
+            m.record.resets.setdefault(((oid, ""), loop), set()).add(m.site(node).guards)
+    if not all(type(atom) is Const for atom in value):
         return
-    before = state.vars.get(place, EMPTY)
     graphs = (m.record.graphs[g] for atom in before if type(atom) is Tensor for g in atom.graphs | atom.hints)
     if any(graph.kind is GraphKind.ADDED and graph.what.rpartition(".")[2] == place[1] for graph in graphs):
         for loop in m.loops:

@@ -102,7 +102,8 @@ class Record:
     drawing: set[tuple[int, int]] = field(default_factory=set)
     """Loops of which each iteration takes the next of what was there before (``next(batches)``)."""
     resets: dict[tuple[tuple[int, str], tuple[int, int]], set[tuple[str, ...]]] = field(default_factory=dict)
-    """A place that was added to, and a loop in which some turns give it a number → the tests under which they do."""
+    """A place that was added to, or a container with "", and a loop in which some turns give the place a number, or the container's name
+    another one → the tests under which they do."""
     cleared: set[int] = field(default_factory=set)
     """Containers that are emptied by ``clear()`` somewhere in the run."""
     trimmed: set[tuple[int, tuple[int, int] | None]] = field(default_factory=set)

@@ -209,6 +209,8 @@ def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
 
 def why_few(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
     """Why what is kept of freed graphs is little, in words: its holder goes with a batch, or with an update."""
+    if is_of_one_update(event, flow):
+        return f"`{short(event.place)}` lives for one update"
     loops = flow.record.loops
     around = set(event.site.loops) - set(event.outlived)
     if not event.outlived or event.loop not in loops:
@@ -217,6 +219,32 @@ def why_few(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
         return f"`{short(event.place)}` lives for one batch"
     updates = any(is_of_updates(each, flow) for each in around) or is_one_update(event, flow)
     return f"`{short(event.place)}` lives for one update" if updates else ""
+
+
+def resets_of(event: Accumulate | Store, flow: Flow) -> set[tuple[str, ...]]:
+    """The tests under which an iteration of the loop gives a total a number, or the name of a container another one."""
+    if isinstance(event, Store) and not is_only_looked_at(event, flow):
+        return set()  # another has the container by then
+    place = event.key if isinstance(event, Accumulate) else (event.holder, "")
+    return flow.record.resets.get((place, event.loop), set()) if event.loop is not None else set()
+
+
+def is_of_one_update(event: Accumulate | Store, flow: Flow) -> bool:
+    """Whether what is kept starts again with each update of the parameters, under the very test of it (``if step % 8 == 0:
+    optimizer.step(); total = 0``): it is of few steps."""
+    updates = {
+        each.site.guards
+        for each in flow.record.events.values()
+        if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP and flow.own(each.site)
+    }
+    return any(
+        guards and (guards in updates or any(word in test for test in guards for word in UPDATES))
+        for guards in resets_of(event, flow)
+    )
+
+
+UPDATES = TORCH.words["updates-now"]
+"""What frameworks say in the steps that update the parameters."""
 
 
 def is_of_updates(loop: tuple[int, int], flow: Flow) -> bool:
@@ -248,7 +276,7 @@ def price_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Price:
 
 def until(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
     """When all of it is freed, in words; "" where nothing shows it."""
-    if isinstance(event, Accumulate) and event.loop is not None and (event.key, event.loop) in flow.record.resets:
+    if resets_of(event, flow):
         return f"; all of it is freed when an iteration resets `{short(event.place)}`"
     around = set(event.site.loops) - set(event.outlived)
     if claimed.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):

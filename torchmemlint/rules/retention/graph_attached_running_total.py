@@ -100,11 +100,10 @@ from torchmemlint.rules.retention.claims import (
     price_of,
 )
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Accumulate, Backward, CallEffect
+from torchmemlint.semantics.events import Accumulate, Backward
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import CallByName
 
 RULE = Rule(
     code="TML101",
@@ -142,7 +141,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Fact]:
             RULE,
             event.site,
             f"`{short(event.place)}` accumulates tensors that are still attached to the autograd graph",
-            severity=Severity.NOTE if claimed.freed and is_of_one_update(event, flow) else priced.severity,
+            severity=priced.severity,
             doubts=doubts_of(claimed, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
             cost=priced.cost,
@@ -170,22 +169,6 @@ def kept(event: Accumulate, flow: Flow) -> Claim | Fact:
     if isinstance(claimed, Claim) and claimed.freed and is_term_of_one_step(event, flow):
         return Fact("terms-of-one-objective", "it adds up the terms of one objective, and ends with the call")
     return claimed
-
-
-def is_of_one_update(event: Accumulate, flow: Flow) -> bool:
-    """Whether the total starts again with each update of the parameters, under the very test of it (``if step % 8 == 0:
-    optimizer.step(); total = 0``): it adds up what few steps gave."""
-    resets = flow.record.resets.get((event.key, event.loop), set()) if event.loop is not None else set()
-    updates = {
-        each.site.guards
-        for each in flow.record.events.values()
-        if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP and flow.own(each.site)
-    }
-    return any(guards and (guards in updates or any(word in test for test in guards for word in UPDATES)) for guards in resets)
-
-
-UPDATES = TORCH.words["updates-now"]
-"""What frameworks say in the steps that update the parameters."""
 
 
 def is_term_of_one_step(event: Accumulate, flow: Flow) -> bool:

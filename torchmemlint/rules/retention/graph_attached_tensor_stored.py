@@ -23,8 +23,8 @@ The same as for TML101:
   what its own operations saved. Measured for the entropy of logits for 32 × 50,000 classes: 12.8 MB per step.
 - If no backward does, or with `retain_graph=True` (error), the whole graph stays. Measured: 19.0 MB per evaluation
   step, 47.2 MB per training step.
-- If the loop has few iterations (at most 16, or 3 for whole graphs), or the container lives for only one batch, little
-  stays (note).
+- If the loop has few iterations (at most 16, or 3 for whole graphs), or the container lives for only one batch or one
+  update of the parameters, little stays (note).
 
 ## Example
 ```python

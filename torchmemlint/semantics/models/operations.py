@@ -63,6 +63,7 @@ GRADIENT_FLAG = TORCH.names["gradient-flag"]
 DETACH = TORCH.names["detach"]
 COPIES_INTO = TORCH.names["copies-into"]
 PLACE = TORCH.names["place"]
+ON_HOST = TORCH.names["host"]
 CUDA_MAKERS = f"torch.{TORCH.names['cuda']}."
 HOST_ARRAYS = f"{TORCH.names['host-arrays']}."
 TAKING = TORCH.words["takes-elements"]
@@ -364,8 +365,11 @@ def has_one_element(name: str, exprs: list[ir.Expr]) -> bool:
 
 
 def is_made_on_host(op: Operation, call: Call) -> bool:
-    """Whether a function of torch makes a tensor on the host: it is given no device, and no tensor that may be on one."""
-    if PLACE in call.keywords or op.name.startswith(CUDA_MAKERS) or op.last.endswith("_like"):
+    """Whether a function of torch makes a tensor on the host: it is given that, or no device and no tensor that may be on one."""
+    if PLACE in call.keywords:
+        place = only_const(call.keywords[PLACE])
+        return place is not None and place.value == ON_HOST
+    if op.name.startswith(CUDA_MAKERS) or op.last.endswith("_like"):
         return False
     if op.name in FROM_ARRAYS:
         return True
