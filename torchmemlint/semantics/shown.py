@@ -233,9 +233,12 @@ def _of_text(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, text: str
     words = scope.uses_of(text)
     if evidence_against(words):
         return False
+    bound = scope.bound.get(text, ())
+    if words & TORCH.words["back-propagates"] and not any(isinstance(value, ir.Const) for value, _ in bound):
+        return True  # whatever a callee may give on another path
     made = [
         kind_of(scope, value, depth - 1) if place == WHOLE else _of_part(scope, value, place, depth - 1)
-        for value, place in scope.bound.get(text, ())
+        for value, place in bound
         if depth > 0 and (scope.strict or not isinstance(value, ir.Const))
     ]
     if False in made:
