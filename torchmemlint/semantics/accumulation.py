@@ -65,8 +65,8 @@ def record_accumulation(
     if not both:
         return value
     carried = [g for g in both if m.record.graphs[g].kind is GraphKind.CARRIED and m.record.graphs[g].place == place]
-    if not carried:
-        return value
+    if not carried or "()" in m.evidence.get(text, ()):
+        return value  # what is called itself is no tensor: a network that a function changes
     fresh = fresh_graphs(m, graphs)
     maybe = fresh_graphs(m, hints)
     if not fresh and not maybe:
