@@ -112,8 +112,9 @@ from torchmemlint.semantics.root_choice import (
 )
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import are_opposite
+from torchmemlint.semantics.text import are_opposite, text_of
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
+from torchmemlint.semantics.ways import way_to
 from torchmemlint.semantics.world import MODULE, World, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 
@@ -453,10 +454,12 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
         or event.site.frame != 0
     ):
         return ""
+    function = flow.runs.world.function(record.root)
+    around = {text_of(test) for test, held in way_to(function[0].body, event.site.node) if held} if function else set()
     for param in params:
         name = param.name
         own = {name, f"not not {name}"}
-        if param.default == "False" and all(own & {*sink.site.guards} for sink in sinks):
+        if param.default == "False" and name not in around and all(own & {*sink.site.guards} for sink in sinks):
             return name
     return ""
 
