@@ -159,7 +159,37 @@ def train(net: nn.Module, loader, optimizer):
         optimizer.step()
 """
 
+OF_A_RANK = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+
+def resume(net, optimizer, folder):
+    path = os.path.join(folder, @1)
+    state = torch.load(path)
+    net.load_state_dict(state["net"])
+    optimizer.load_state_dict(state["optimizer"])
+
+def train(net: nn.Module, loader, folder):
+    dist.init_process_group("nccl")
+    net.cuda(int(os.environ["LOCAL_RANK"]))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    resume(net, optimizer, folder)
+    for x, y in loader:
+        nn.functional.cross_entropy(net(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
 PROMISES = [
+    Promise(
+        "each process loads a file of its own",
+        "TML506",
+        NOTE,
+        OF_A_RANK,
+        ('f"model.{dist.get_rank()}.pt"',),
+        ('"model.pt"',),
+    ),
     Promise(
         "names that are also imported from torch.amp",
         "TML501",

@@ -100,6 +100,7 @@ from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
 from torchmemlint.semantics.cannot_run import LEFT_OVER
+from torchmemlint.semantics.constructors import assignments
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
@@ -109,6 +110,7 @@ from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import Const, Func, Obj, Value, only_const
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -483,7 +485,7 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
     a function that leads to it joins several, and no test on the way lets one process alone pass. A file for each process is loaded where it
     was saved; one of weights alone, in a file that knows of no processes, may be published."""
     world, project = flow.runs.world, flow.runs.world.project
-    if any(map(is_for_one_process, event.site.guards)) or ONE_PROCESS.search(flow.source(event.site, event.site.node)):
+    if any(map(is_for_one_process, event.site.guards)) or names_one_process(event, flow):
         return False
     if has_place_on_other_branch(event, flow):
         return False
@@ -501,6 +503,19 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
         todo = [caller.ref for caller in calls]
         seen.update(todo)
     return False
+
+
+def names_one_process(event: CallEffect, flow: Flow) -> bool:
+    """Whether the call says which process loads (``f"model.{rank}.pt"``), or what the function gives to a name in it."""
+    world, site = flow.runs.world, event.site
+    call = flow.source(site, site.node)
+    names = {*NAMES.findall(call)}
+    given = world.memoize_of_function(assignments, world.outermost(flow.frame(site).ref))
+    values = [each.value.node for each in given if any(dotted(target) in names for target in each.targets)]
+    return any(ONE_PROCESS.search(text) for text in (call, *(flow.source(site, node) for node in values)))
+
+
+NAMES = re.compile(r"[A-Za-z_]\w*")
 
 
 def joins_processes(facts: FunctionFacts) -> bool:
