@@ -28,10 +28,37 @@ EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((LOGS / "expected.toml").rea
 
 def test_every_log_has_an_answer() -> None:
     assert {path.stem for path in LOGS.glob("*.log")} == set(EXPECTED)
-    assert len(EXPECTED) == 176
+    assert len(EXPECTED) == 226
 
 
-@pytest.mark.parametrize(("name", "answer"), EXPECTED.items(), ids=EXPECTED)
+GAPS = (
+    "207_board_of_16_gb_pulls_a_large_model",
+    "208_model_of_a_server_is_unavailable",
+    "214_partitions_on_the_host_then_killed",
+    "218_cost_volume_with_cpp_frames",
+    "219_masks_of_a_batch_of_sixteen",
+    "231_volumes_prepared_by_eight_processes",
+    "232_generator_reads_one_large_file",
+    "235_hand_cropped_to_an_absurd_picture",
+    "238_demo_reads_bodies_onto_the_card",
+    "239_cell_with_two_square_matrices",
+    "241_engine_built_on_a_card_of_16_gb",
+    "242_benchmark_skips_its_sizes",
+    "243_after_a_training_of_405b",
+    "244_server_tries_without_copies",
+    "246_pictures_by_a_call_of_the_api",
+    "248_message_of_windows_in_chinese",
+)
+"""Logs that are not explained right yet."""
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        pytest.param(name, answer, id=name, marks=[pytest.mark.xfail(strict=True)] if name in GAPS else [])
+        for name, answer in EXPECTED.items()
+    ],
+)
 def test_a_log_is_explained(name: str, answer: Mapping[str, Any]) -> None:
     with (LOGS / f"{name}.log").open("rb") as file:
         log = read_log(name, file)
