@@ -38,7 +38,6 @@ GAPS = (
     "218_cost_volume_with_cpp_frames",
     "219_masks_of_a_batch_of_sixteen",
     "231_volumes_prepared_by_eight_processes",
-    "232_generator_reads_one_large_file",
     "235_hand_cropped_to_an_absurd_picture",
     "238_demo_reads_bodies_onto_the_card",
     "239_cell_with_two_square_matrices",
