@@ -107,8 +107,8 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
             if hit < done:
                 continue
             start = _line_start(data, hit, done)
-            found, end = _read_message(data, start, hit, done)
-            done = max(end, hit + 1)
+            found, end, past = _read_message(data, start, hit, done)
+            done = max(past, hit + 1)
             if found is None:
                 continue
             start, line, message, lead = found
@@ -175,8 +175,8 @@ def _line_start(data: bytes, hit: int, floor: int) -> int:
     return low if low else max(0, min(floor, hit))
 
 
-def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[int, LogLine, Message, str] | None, int]:
-    """The message of the line around ``hit``, or None; and the offset up to which there is no other.
+def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[int, LogLine, Message, str] | None, int, int]:
+    """The message of the line around ``hit``, or None; the end of that line; and the offset up to which there is no other message.
 
     With the message come the offset of its line, that line, and what stands before the message there. ``floor`` is the offset up to
     which messages have been read.
@@ -191,7 +191,7 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         start, line, begun = wrapped
     if begun is None:
         # Of a longer line, what a head could still begin in is looked at again.
-        return None, end if end - begin <= EXAMINED else begin + EXAMINED - 512
+        return None, end, end if end - begin <= EXAMINED else begin + EXAMINED - 512
     if wrapped is None:
         line = read_line(data[begin:end].decode("utf-8", "replace"))
     lead, text = line.text[: begun.column][-EXAMINED:], line.text[begun.column :]
@@ -203,7 +203,7 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         whole = find_head(f"{text.rstrip()} {more.text}") if more.text.startswith("Tried to allocate") else None
         if whole is not None:
             begun, text, at = whole, f"{text.rstrip()} {more.text}", following
-    family = begun.head.family
+    family, past = begun.head.family, end
     for _ in range(MAX_CONTINUATION):
         if not needs_next_line(text, family) or at >= len(data):
             break
@@ -213,10 +213,13 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         at = following
         if more.source != line.source:
             continue  # another rank wrote in between
-        if not more.text.strip() or _starts_over(more.text):
+        inner = find_head(more.text[:EXAMINED])
+        goes_on = inner is not None and inner.head.goes_on and inner.head.family is family
+        if not more.text.strip() or (_starts_over(more.text) if inner is None else not goes_on):
             break
         text = f"{text} {more.text}"
-    return (start, line, parse_message(text, begun), lead), end
+        past = at if goes_on else past
+    return (start, line, parse_message(text, begun), lead), end, past
 
 
 _SOURCE_COLUMN = re.compile(r"\s{1,80}[\w./-]{1,80}\.py:\d{1,7}\s{0,80}$")
@@ -242,9 +245,7 @@ def _wrapped(data: bytes, start: int, hit: int, floor: int, line: LogLine) -> tu
 
 
 def _starts_over(text: str) -> bool:
-    return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception")) or (
-        find_head(text[:EXAMINED]) is not None
-    )
+    return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception"))
 
 
 def is_strong(family: Family) -> bool:

@@ -59,6 +59,7 @@ class Family(Enum):
     PAGING_FILE = "Windows, commit limit"
     OBJECT_STORE = "object store of Ray"
     COMPILER_KILLED = "compiler killed by the system"
+    WORKER_GONE = "worker process that is missing"
     KERNEL_KILLED = "the system's log of a process that it killed"
     WORKER_KILLED = "process killed by the system"
     SHARED_MEMORY = "shared memory"
@@ -70,6 +71,7 @@ class Family(Enum):
 WEAK = frozenset(
     {
         Family.WORKER_KILLED,
+        Family.WORKER_GONE,
         Family.LIBRARY_INIT,
         Family.NO_PLAN,
         Family.UNREPORTED,
@@ -98,6 +100,7 @@ class Head:
     backend  the device's; a group of the pattern that holds one of ``DEVICE_WORDS`` overrides it
     writer   the engine, program or library that wrote the message, "" for PyTorch and the system
     source   where the wording is written or quoted
+    goes_on  whether the line goes on with a message of the same family in the line above, if there is one
     """
 
     family: Family
@@ -106,11 +109,15 @@ class Head:
     backend: str
     writer: str
     source: str
+    goes_on: bool
 
 
-def _head(family: Family, pattern: str, words: str, source: str, *, backend: str = "CUDA", writer: str = "") -> Head:
+def _head(
+    family: Family, pattern: str, words: str, source: str, *, backend: str = "CUDA", writer: str = "", goes_on: bool = False
+) -> Head:
     """``words`` are separated by " | "."""
-    return Head(family, re.compile(pattern), tuple(word.encode() for word in words.split(" | ")), backend, writer, source)
+    encoded = tuple(word.encode() for word in words.split(" | "))
+    return Head(family, re.compile(pattern), encoded, backend, writer, source, goes_on)
 
 
 _CACHING = "pytorch c10/cuda/CUDACachingAllocator.cpp"
@@ -204,19 +211,22 @@ _DEVICE = (
 _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
+        r"\bggml_aligned_malloc: insufficient memory|\bggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate|"
+        r"\bunable to allocate CPU\w{0,12} buffer\b|\bfailed to allocate CPU\w{0,12} buffer of size \d{1,20}|"
+        r"model requires more system memory(?: \([\d.]{1,9} [KMGT]iB\))? than is available",
+        "insufficient memory | failed to allocate | unable to allocate | requires more system memory",
+        "llama.cpp ggml/src/ggml.c, ggml-backend.cpp, ggml-alloc.c, src/llama-model.cpp; ollama llm/server.go",
+        backend="CPU",
+        writer="llama.cpp",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
         r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
         r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
         r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
         r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory",
         "cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
         "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp; github.com/ggml-org/llama.cpp/issues/7366",
-        writer="llama.cpp",
-    ),
-    _head(
-        Family.OTHER_PROGRAM,
-        r"model requires more system memory(?: \([\d.]{1,9} [KMGT]iB\))? than is available",
-        "requires more system memory",
-        "ollama llm/server.go",
         writer="llama.cpp",
     ),
     _head(
@@ -236,9 +246,10 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"\[TRT\] ?\[E\].{0,240}(?:out of memory|OutOfMemory)|\[TensorRT-LLM\]\[ERROR\].{0,240}out of memory",
-        "out of memory | OutOfMemory",
-        "github.com/NVIDIA/TensorRT/issues/1917",
+        r"\[TRT\] ?\[E\].{0,240}(?:out of memory|OutOfMemory)|"
+        r"Requested amount of GPU memory \(\d{1,20} bytes\) could not be allocated",
+        "out of memory | OutOfMemory | could not be allocated",
+        "github.com/NVIDIA/TensorRT/issues/1917, /3973",
         writer="TensorRT",
     ),
     _head(
@@ -573,6 +584,13 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
+        r"\[TensorRT-LLM\]\[ERROR\].{0,240}(?:out of memory|OutOfMemory)",
+        "out of memory | OutOfMemory",
+        "TensorRT-LLM cpp/tensorrt_llm/runtime/tllmBuffers.h; github.com/triton-inference-server/tensorrtllm_backend/issues/281",
+        writer="TensorRT-LLM",
+    ),
+    _head(
+        Family.RAW,
         r"\b(?:UR_RESULT|ZE_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b|"
         r"\bPI_ERROR_MEM_OBJECT_ALLOCATION_FAILURE\b|Allocation is out of device memory on current platform",
         "OUT_OF_ | OBJECT_ALLOCATION_FAILURE | out of device memory",
@@ -670,6 +688,15 @@ _HOST = (
         "ray src/ray/raylet/node_manager.cc; github.com/ray-project/ray/pull/30312",
         backend="CPU",
         writer="Ray",
+    ),
+    _head(
+        Family.HOST_LIMIT,
+        r"Memory on the node \(IP: .{1,600}\) was running was [\d.]{1,9} ?[KMGT]i?B / ",
+        "Memory on the node",
+        "ray src/ray/raylet/node_manager.cc; github.com/hiyouga/LlamaFactory/issues/9258",
+        backend="CPU",
+        writer="Ray",
+        goes_on=True,
     ),
     _head(
         Family.OBJECT_STORE,
@@ -771,6 +798,16 @@ _HOST = (
         r"RAM was full and the worker was killed by the OS",
         "worker was killed",
         "nnUNet nnunetv2/inference/data_iterators.py",
+        backend="CPU",
+    ),
+    _head(
+        Family.WORKER_GONE,
+        r"Some background worker is 6 feet under|One or more background workers are no longer alive|"
+        r"A worker process managed by the executor was unexpectedly terminated|"
+        r"A process in the process pool was terminated abruptly|A child process terminated abruptly, the process pool is not usable",
+        "background worker | unexpectedly terminated | terminated abruptly",
+        "nnUNet nnunetv2/preprocessing/preprocessors/default_preprocessor.py; batchgenerators dataloading/multi_threaded_augmenter.py; "
+        "joblib externals/loky/process_executor.py; cpython Lib/concurrent/futures/process.py",
         backend="CPU",
     ),
     _head(
