@@ -103,6 +103,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
                 return (take.NOTHING_TO_DO,) if Sign.HANDLED in scene.signs else (take.SMALLER_KERNEL,)
             if message.family is Family.DESCRIPTORS:
                 return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
+            if message.family is Family.THREAD_STORAGE:
+                return (take.LOAD_FIRST,)
             return (take.FIND_THE_PLACE, take.CHECK_INDICES)
         case Kind.UNCLEAR:
             return _unclear(message, diagnosis, scene, room)
@@ -284,6 +286,7 @@ _STAGE_OF_FAMILY = {
     Family.ENGINE_PROFILE: "disturbed",
     Family.ENGINE_WAITS: "full",
     Family.ENGINE_SLOTS: "slots",
+    Family.ENGINE_WEIGHTS: "weights",
     Family.ENGINE_WAKE: "wake",
 }
 _ORDER = {
@@ -416,6 +419,7 @@ _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
     ),
     Family.PAGING_FILE: (take.PAGING_FILE, take.FEWER_WORKERS, take.LOAD_LAZILY),
     Family.COMPILER_KILLED: (take.FEWER_COMPILERS,),
+    Family.LOCKED: (take.LIFT_LOCK_LIMIT,),
     Family.OBJECT_STORE: (take.FREE_OBJECTS,),
     Family.ENGINE_SWAP: (Remedy("Set aside less", "4 GiB for each GPU are usual", "--swap-space 2"),),
     Family.MANAGED: (take.UNPAGED_OPTIMIZER, take.MORE_FOR_WSL),

@@ -423,6 +423,21 @@ def block_limit(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def _dispatched(m: Message, scene: Scene) -> Diagnosis:
+    map_ = "the device map was made from the memory that was free at that moment"
+    if "disk" in m.text and "CPU" not in m.text:
+        return Diagnosis(
+            Kind.GENUINE,
+            "The weights fit neither on the devices nor into the host's memory: the device map puts a part of them on the disk.",
+            (map_, "a checkpoint in 32 bits takes twice what its name says"),
+        )
+    return Diagnosis(
+        Kind.GENUINE,
+        "The weights do not fit on the device, quantized as they are: a part would have to stay on the host.",
+        (map_,),
+    )
+
+
 def _pool(m: Message, scene: Scene) -> Diagnosis:
     while_ = while_doing(scene)
     size = f" of {format_size(m.requested)}" if m.requested is not None else ""
@@ -574,10 +589,11 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.BATCH_SEARCH: _batch_search,
     Family.MANAGED: _managed,
     Family.KERNEL_KILLED: _kernel_killed,
-    Family.DISPATCHED: _fixed(
-        Kind.GENUINE,
-        "The weights do not fit on the device, quantized as they are: a part would have to stay on the host.",
-        "the device map was made from the memory that was free at that moment",
+    Family.DISPATCHED: _dispatched,
+    Family.ENGINE_WEIGHTS: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The weights do not fit on the device: the engine ended before it had any cache.",
+        "what the engine's other settings take comes after the weights, and changes nothing here",
     ),
     Family.ENGINE_SHARE: _engine_share,
     Family.ENGINE_CACHE: _fixed(
@@ -672,6 +688,16 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.DESCRIPTORS: _fixed(
         Kind.NOT_MEMORY,
         "The limit of open files is reached, not that of memory: each tensor that a worker shares holds a file descriptor.",
+    ),
+    Family.LOCKED: _fixed(
+        Kind.HOST_MEMORY,
+        "A network card could not register memory: the limit of locked memory is reached, not that of memory.",
+        "such memory must not be swapped; `ulimit -l` shows the limit, of the daemon that started the job if there is one",
+    ),
+    Family.THREAD_STORAGE: _fixed(
+        Kind.NOT_MEMORY,
+        "A library could not be loaded: the space that the loader keeps for variables of threads is used up, which is not memory.",
+        "the order in which libraries are loaded decides which of them find room",
     ),
     Family.WORKER_KILLED: _killed,
     Family.WORKER_GONE: _gone,

@@ -114,6 +114,16 @@ EARLIER_CELLS = Remedy(
     "a notebook keeps every variable, the outputs of its cells, and the frames of the last error",
     "del x        # and %reset -f out; or restart the kernel",
 )
+LIFT_LOCK_LIMIT = Remedy(
+    "Lift the limit of locked memory",
+    "it is set for users in /etc/security/limits.conf, and for jobs by the daemon that starts them",
+    "ulimit -l unlimited        # docker run --ulimit memlock=-1; Slurm: LimitMEMLOCK=infinity for slurmd",
+)
+LOAD_FIRST = Remedy(
+    "Load the library that the message names first",
+    "it then finds the room that the others leave later",
+    "export LD_PRELOAD=/path/of/the/message/libgomp.so.1        # or import its package before the others",
+)
 READ_ERROR_ABOVE = Remedy(
     "Read the first error above the message",
     "the worker that is missing may have ended by it; without an error of its own, it was killed",
