@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,20 +29,34 @@ EXAMINED = 2048
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
-_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory", b"OOM")
-"""Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first."""
-_TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed", b"lloc")
-"""Words without a gate are looked for in a piece only if it has one of these; in the first piece they are in any case."""
+_GATES: Mapping[bytes, tuple[bytes, ...]] = {
+    b"lloc": (b"to allocate", b"be allocated", b"Alloc", b"allocati"),
+    b"ut of ": (),
+    b"illed": (),
+    b"rror": (),
+    b"emory": (b"Memory", b"nsufficient", b"enough", b"-of-memory", b"vailable memory"),
+    b"OOM": (),
+    b"": (b"137", b"signal", b"SIG", b"-9", b"-7", b"0xC", b"_STATUS_", b"_FAILED", b"xceeds", b"terminated"),
+}
+"""Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first.
+With a gate come finer ones, looked for where the gate is; what has no gate comes last."""
+_TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed")
+"""Words without a gate are looked for in a piece only if it has one of these, or speaks of a size to allocate; in the first piece they are
+in any case."""
 
 
-def _by_gate() -> dict[bytes, tuple[bytes, ...]]:
-    """gate → words; those without a gate under b"". A word that contains another of the same gate adds nothing."""
-    words: dict[bytes, list[bytes]] = {}
+def _by_gate() -> dict[bytes, dict[bytes, tuple[bytes, ...]]]:
+    """gate → finer gate → words; those without one under b"". A word that contains another of the same gates adds nothing."""
+    words: dict[bytes, dict[bytes, list[bytes]]] = {gate: {} for gate in _GATES}
     for word in dict.fromkeys(word for head in HEADS for word in head.words):
-        words.setdefault(next((gate for gate in _GATES if gate in word), b""), []).append(word)
+        gate = next(gate for gate in _GATES if gate in word)
+        words[gate].setdefault(next((finer for finer in _GATES[gate] if finer in word), b""), []).append(word)
     return {
-        gate: tuple(word for word in group if not any(other in word for other in group if other != word))
-        for gate, group in words.items()
+        gate: {
+            finer: tuple(word for word in group if not any(other in word for other in group if other != word))
+            for finer, group in groups.items()
+        }
+        for gate, groups in words.items()
     }
 
 
@@ -154,15 +168,22 @@ def _hits(data: bytes, start: int, limit: int, *, sparing: bool) -> list[int]:
     low, high = max(0, start - 32), min(len(data), stop + 32)
     hits = []
     held = {gate: data.find(gate, low, high) >= 0 for gate in _WORDS if gate}
-    held[b""] = not sparing or any(held[sign] if sign in held else data.find(sign, low, high) >= 0 for sign in _TROUBLE)
-    for gate, words in _WORDS.items():
+    held[b""] = (
+        not sparing
+        or any(held[sign] if sign in held else data.find(sign, low, high) >= 0 for sign in _TROUBLE)
+        or (held[b"lloc"] and data.find(b"to allocate", low, high) >= 0)
+    )
+    for gate, groups in _WORDS.items():
         if not held[gate]:
             continue
-        for word in words:
-            at = data.find(word, start, stop)
-            while 0 <= at < limit:
-                hits.append(at)
-                at = data.find(word, at + len(word), stop)
+        for finer, words in groups.items():
+            if finer and data.find(finer, low, high) < 0:
+                continue
+            for word in words:
+                at = data.find(word, start, stop)
+                while 0 <= at < limit:
+                    hits.append(at)
+                    at = data.find(word, at + len(word), stop)
     hits.sort()
     return hits
 
