@@ -89,6 +89,8 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
         '    print(f"out of memory, retrying with {size}")',
         "on_oom: skip",
         "the worker was killed  by its parent",
+        '            "OOMKilled": false,',
+        "error in train_step: out of memory is not handled",
     ],
 )
 def test_a_line_that_only_mentions_memory_is_no_message(line: str) -> None:

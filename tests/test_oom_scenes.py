@@ -28,7 +28,7 @@ EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((LOGS / "expected.toml").rea
 
 def test_every_log_has_an_answer() -> None:
     assert {path.stem for path in LOGS.glob("*.log")} == set(EXPECTED)
-    assert len(EXPECTED) == 176
+    assert len(EXPECTED) == 226
 
 
 @pytest.mark.parametrize(("name", "answer"), EXPECTED.items(), ids=EXPECTED)
@@ -129,6 +129,12 @@ USER = frame("/home/me/proj/main.py", "<module>", "main()")
             "graphs",
         ),
         ([frame("/p/app.py", "generate_video"), frame("/p/app.py", "load_models")], Activity.LOADING, "weights"),
+        ([USER, frame(f"{SITE}/torch/serialization.py", "_cuda_deserialize")], Activity.LOADING, "restored"),
+        ([USER, frame("/ui/ComfyUI/comfy/utils.py", "load_torch_file")], Activity.LOADING, "weights"),
+        ([frame("/ui/stable-diffusion-webui-forge/backend/nn/flux.py", "apply_rope")], Activity.INFERENCE, ""),
+        # An encoder is a part of a model, trained or not; a tensor that is made from its sizes says nothing of what runs.
+        ([frame("/home/me/image_encoder.py", "forward", "x = self.attn(x)")], Activity.UNKNOWN, ""),
+        ([frame("Cell In[2]", "<module>", "y = torch.randn(n, n, device=device)")], Activity.UNKNOWN, "tensor"),
         (
             [frame("/p/train.py", "training"), frame("/p/cameras.py", "__init__", "self.image = image.to(device)")],
             Activity.LOADING,
@@ -145,6 +151,12 @@ def test_without_frames_the_nearest_line_decides() -> None:
     before = b"Loading checkpoint shards: 100%\nepoch 3 loss: 0.31\nsaving\n"
     assert scene_of((), before, b"", "", "").activity is Activity.TRAINING
     assert scene_of((), b"\n".join(reversed(before.split(b"\n"))), b"", "", "").activity is Activity.LOADING
+
+
+def test_frames_in_cpp_of_a_gradient_show_a_training() -> None:
+    below = b"frame #5: at::native::slow_conv3d_backward_cuda(at::Tensor const&) + 0x2c9 (0x2af1 in /x/libtorch_cuda.so)\n"
+    assert scene_of((), b"", below, "", "").activity is Activity.TRAINING
+    assert scene_of((), b"", below.replace(b"backward", b"forward"), "", "").activity is Activity.UNKNOWN
 
 
 def read(text: str) -> tuple[Case, ...]:
@@ -232,6 +244,10 @@ CALL = 'Traceback (most recent call last):\n  File "/p/train.py", line 3, in ste
         (f"{CALL}RuntimeError: {FULL}\nstep 12 loss: 0.31\n", False),
         (f"WARNING: {FULL}\nskipping this batch\n{CALL}ValueError: 3\nstep 12 loss: 0.31\n", False),
         (f"WARNING: {FULL}\nskipping this batch\n", False),
+        # The line itself says it, before or behind the message.
+        (f"skipping size 8: {FULL}\n", True),
+        (f"{FULL.removesuffix(')')}, skipping (8, 1024)\n", True),
+        (f"skipping size 8: {FULL}\n{CALL}ValueError: 3\n", False),
         # A bar that is drawn once more as it stood does not move.
         (
             f" 12%|#   | 12/100 [00:01<00:09, 9.00it/s]\nRuntimeError: {FULL}\n 12%|#   | 12/100 [00:02<00:09, 9.00it/s]\n",
@@ -363,6 +379,67 @@ def test_a_message_with_a_line_for_each_sentence_is_read_in_full() -> None:
     )
     assert (case.message.device, case.message.requested) == (0, 26 * 2**20)
     assert case.message.unallocated is not None
+
+
+BUFFER = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 46817.25 MiB on device 1: cudaMalloc failed: out of memory\n"
+AGAIN = "sched_reserve: compute buffer allocation failed, retrying without pipeline parallelism\n"
+READY = "srv    load_model: initializing, n_slots = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("below", "survived"), [(AGAIN + READY, True), (READY, False), (AGAIN, False), (AGAIN + "Aborted\n", False)]
+)
+def test_another_program_survives_only_if_it_says_so_and_goes_on(below: str, survived: bool) -> None:
+    (case,) = read(BUFFER + below)
+    assert (case.diagnosis.kind.value, case.diagnosis.survived) == ("other-program", survived)
+
+
+def test_a_worker_that_is_missing_may_have_ended_by_an_error() -> None:
+    gone = "RuntimeError: One or more background workers are no longer alive. Exiting.\n"
+    (killed,) = read(gone)
+    (raised,) = read(f"KeyError: 'image'\n{gone}")
+    assert (killed.diagnosis.kind.value, raised.diagnosis.kind.value) == ("host-memory", "unclear")
+    assert raised.remedies[0].title.startswith("Read the first error")
+
+
+def test_the_second_line_of_ray_s_message_is_a_message_only_by_itself() -> None:
+    first = "Task was killed due to the node running low on memory.\n"
+    second = "Memory on the node (IP: 10.0.0.7, ID: fc2b) where the task (task ID: c8) was running was 59.40GB / 62.50GB (0.95), which exceeds\n"
+    assert [(case.row, case.times) for case in read(first + second)] == [(1, 1)]
+    assert [case.row for case in read(f"\n{second}")] == [2]
+    for text in (first + second, second):
+        (case,) = read(text)
+        assert case.message.allocated == round(59.4 * 2**30)
+
+
+def test_state_that_a_trainer_builds_on_the_host_is_no_leak() -> None:
+    lines = "".join(
+        f"{when} fp32 partitions\nCPU Virtual Memory:  used = {used} GB, percent = 8%\n"
+        for when, used in (("Before creating", 28.7), ("Before creating", 61.0), ("After creating", 138.6))
+    )
+    (case,) = read(f"{lines}exits with return code = -9\n")
+    assert "copies of the parameters" in " ".join(case.diagnosis.because)
+    assert [remedy.title[:17] for remedy in case.remedies] == ["Keep less on the ", "Load checkpoints ", "Ask for more memo"]
+
+
+def test_a_traceback_below_the_message_needs_no_heading_and_may_be_upside_down() -> None:
+    frames = '  File "/p/net.py", line 9, in attend\n    q @ k\n  File "/p/net.py", line 4, in forward\n    x = attend(q, k)\n'
+    (case,) = read(f"{FULL}\n\n{frames}")
+    assert [one.function for one in case.frames] == ["forward", "attend"]
+
+
+def test_a_cell_of_a_newer_notebook_is_a_frame() -> None:
+    text = "OutOfMemoryError      Traceback (most recent call last)\nCell In[12], line 3\n      1 n = 28000\n----> 3 y = torch.zeros(n, n)\n"
+    (frame,) = read_traceback(text.encode(), "")
+    assert (frame.path, frame.row, frame.code) == ("Cell In[12]", 3, "y = torch.zeros(n, n)")
+    (case,) = read(f"{text}\n{RAW}\n")
+    assert not any("batch" in remedy.title for remedy in case.remedies if remedy.title.startswith("Halve"))
+
+
+def test_an_array_of_numpy_has_no_gradients() -> None:
+    (case,) = read("MemoryError: Unable to allocate 54.6 GiB for an array with shape (171204, 171310) and data type uint16\n")
+    assert case.remedies[0].title.startswith("Look at the shapes")
+    assert not any("gradients" in remedy.title for remedy in case.remedies)
 
 
 def test_a_frame_of_an_older_notebook_has_its_row_at_the_arrow() -> None:

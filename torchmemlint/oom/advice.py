@@ -21,7 +21,7 @@ from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Activity, Scene
 from torchmemlint.oom.signs import Sign
-from torchmemlint.oom.sizes import MIB
+from torchmemlint.oom.sizes import GIB, MIB
 from torchmemlint.oom.wordings import Family
 from torchmemlint.rules.card import Advice
 
@@ -103,6 +103,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
                 return (take.NOTHING_TO_DO,) if Sign.HANDLED in scene.signs else (take.SMALLER_KERNEL,)
             if message.family is Family.DESCRIPTORS:
                 return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
+            if message.family is Family.THREAD_STORAGE:
+                return (take.LOAD_FIRST,)
             return (take.FIND_THE_PLACE, take.CHECK_INDICES)
         case Kind.UNCLEAR:
             return _unclear(message, diagnosis, scene, room)
@@ -119,6 +121,8 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
     if Sign.UNIFIED in scene.signs and message.total is not None:
         kept = tuple(remedy for remedy in room if remedy is not take.OFFLOAD)
         return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
+    if message.family is Family.WORKER_GONE:
+        return (take.READ_ERROR_ABOVE, take.FEWER_WORKERS)
     native = (take.NATIVE_ALLOCATOR,) if message.family is Family.ASYNC and message.total is None else ()
     if scene.activity is Activity.UNKNOWN:
         return (*native, take.READ_FIGURES, *room)
@@ -139,18 +143,23 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.family is Family.BATCH_SEARCH:
         return ()
     growth = scene.growth is not None and not scene.growth.of_host
+    large = message.total is not None and message.requested is not None and message.requested >= message.total / 4
     if scene.activity is Activity.INFERENCE:
         no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
         evaluation = (take.SMALLER_EVALUATION,) if scene.stage == "evaluation" else ()
         first = (*evaluation, *((take.RESULTS_TO_HOST,) if growth else ()))
+        sizes = (take.SHAPES,) if large else ()
         return (
-            *first, *no_graph, take.INFER_LESS, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
+            *first, *no_graph, take.INFER_LESS, *sizes, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
         )  # fmt: skip
+    if scene.stage == "tensor" and (message.total is None or (message.requested or 0) >= message.total / 10):
+        return (take.SHAPES, take.SMALLER_TENSOR, *((take.EARLIER_CELLS,) if Sign.NOTEBOOK in scene.signs else ()))
     if scene.activity is Activity.LOADING and scene.stage == "data":
         return (take.DATA_ON_HOST, take.OFFLOAD, take.SHAPES)
     if scene.activity is Activity.LOADING or message.family is Family.DISPATCHED:
         gathered = (take.STAY_SPREAD,) if scene.stage == "gathered" else ()
-        return (*gathered, take.WEIGHTS_IN_FEWER_BITS, take.SHARD_WEIGHTS, take.LOAD_ONCE, take.OFFLOAD)
+        restored = (take.LOAD_ONTO_OWN_DEVICE,) if scene.stage == "restored" else ()
+        return (*gathered, *restored, take.WEIGHTS_IN_FEWER_BITS, take.SHARD_WEIGHTS, take.LOAD_ONCE, take.OFFLOAD)
     if scene.activity is Activity.SAVING:
         return (take.SHARDED_STATE, take.COPIES_ON_HOST, take.OFFLOAD)
     if scene.activity is Activity.ENGINE:
@@ -161,7 +170,6 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         )
     if scene.activity is Activity.COMPILATION:
         return (take.COMPILE_PLAINLY, take.MIXED_PRECISION, take.SMALLER_BATCHES)
-    large = message.total is not None and message.requested is not None and message.requested >= message.total / 4
     state = (take.OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
     margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
     kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
@@ -261,6 +269,8 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
             return (take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], take.SET_DEVICE)
         if scene.activity is Activity.ENGINE:
             return (*room, *_other_processes(message)[:1])
+        if scene.stage == "restored":
+            return (take.LOAD_ONTO_OWN_DEVICE, *_other_processes(message), *room)
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
         return (take.FIND_THE_PLACE, *pinned, *_other_processes(message)[:1], *room)
     return (take.LEAVE_ROOM, *_other_processes(message)[:1], *room)
@@ -276,6 +286,7 @@ _STAGE_OF_FAMILY = {
     Family.ENGINE_PROFILE: "disturbed",
     Family.ENGINE_WAITS: "full",
     Family.ENGINE_SLOTS: "slots",
+    Family.ENGINE_WEIGHTS: "weights",
     Family.ENGINE_WAKE: "wake",
 }
 _ORDER = {
@@ -408,6 +419,7 @@ _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
     ),
     Family.PAGING_FILE: (take.PAGING_FILE, take.FEWER_WORKERS, take.LOAD_LAZILY),
     Family.COMPILER_KILLED: (take.FEWER_COMPILERS,),
+    Family.LOCKED: (take.LIFT_LOCK_LIMIT,),
     Family.OBJECT_STORE: (take.FREE_OBJECTS,),
     Family.ENGINE_SWAP: (Remedy("Set aside less", "4 GiB for each GPU are usual", "--swap-space 2"),),
     Family.MANAGED: (take.UNPAGED_OPTIMIZER, take.MORE_FOR_WSL),
@@ -417,13 +429,13 @@ _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
 def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What stands before a host's memory: the limit that Windows counts by, and growth, which no limit bears."""
     grows = scene.growth is not None and scene.growth.of_host
-    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows else ()
+    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows and Sign.STATE_BUILT not in scene.signs else ()
     return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs else ()))
 
 
 def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on the host, for what was running there."""
-    from_outside = message.family in (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.KERNEL_KILLED)
+    from_outside = message.family in (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.WORKER_GONE, Family.KERNEL_KILLED)
     more: tuple[Remedy, ...] = ()
     if from_outside:
         code = _LIMITS.get(message.writer, "")
@@ -433,6 +445,16 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.MORE_FOR_COMPILER,)
     if scene.activity is Activity.SAVING:
         return (take.SHARDED_STATE, take.FEWER_WORKERS, *more)
+    if Sign.STATE_BUILT in scene.signs:
+        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, *more)
+    if message.family is Family.HOST_ARRAY and "for an array" in message.text:
+        large = message.requested is not None and message.requested >= 16 * GIB
+        return (
+            *((take.SHAPES,) if large else ()),
+            take.ARRAYS_IN_PARTS,
+            *(() if large else (take.SHAPES,)),
+            take.FEWER_WORKERS,
+        )
     if Sign.STATE_ON_HOST in scene.signs:
         return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, take.FEWER_WORKERS, *more)
     if scene.activity is Activity.LOADING:

@@ -8,7 +8,7 @@ from enum import Enum
 
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import ELEMENT_BYTES, Activity, Scene
-from torchmemlint.oom.signs import Outcome, Sign
+from torchmemlint.oom.signs import SKIPS, Outcome, Sign
 from torchmemlint.oom.sizes import GIB, TIB, format_size, percent
 from torchmemlint.oom.wordings import Family
 
@@ -117,9 +117,12 @@ def circumstances(scene: Scene, *, device: bool) -> tuple[str, ...]:
     """Sentences about what the lines before the message show: figures that grow, a batch size that was searched for."""
     sentences = []
     if scene.growth is not None and scene.growth.of_host is not device:
-        sentences.append(
-            f"the log shows `{scene.growth.label}` rise from {scene.growth.first} to {scene.growth.last}: something is kept from step to step"
+        why = (
+            "the trainer's copies of the parameters and its optimizer state lie there"
+            if Sign.STATE_BUILT in scene.signs
+            else "something is kept from step to step"
         )
+        sentences.append(f"the log shows `{scene.growth.label}` rise from {scene.growth.first} to {scene.growth.last}: {why}")
     if device and Sign.SEARCHED in scene.signs:
         sentences.append("the batch size comes from a search that goes up to the limit: the run itself has no margin")
     return tuple(sentences)
@@ -147,13 +150,17 @@ _CATCHABLE = frozenset(
 
 
 def survived(found: Diagnosis, message: Message, scene: Scene) -> Diagnosis:
-    """``found``, said to be survived if the lines below the message show that the program went on.
+    """``found``, said to be survived if the message's own line says what is done in place of what failed, or if the lines below show
+    that the program went on.
 
-    Where a traceback leads to the message, and other ranks may write on, a line must also say that what failed is skipped.
+    Where a traceback leads to the message, and other ranks may write on, a line must also say that what failed is skipped. So must it
+    where another program wrote the message, beside whose lines others may stand.
     """
-    if message.family not in _CATCHABLE or scene.outcome is not Outcome.WENT_ON:
+    foreign = message.family is Family.OTHER_PROGRAM
+    if not (foreign or message.family in _CATCHABLE) or scene.outcome is Outcome.ENDED:
         return found
-    if scene.raised and Sign.CAUGHT not in scene.signs:
+    said = Sign.SKIPPED in scene.signs or SKIPS.search(message.text) is not None
+    if not said and (scene.outcome is not Outcome.WENT_ON or ((scene.raised or foreign) and Sign.CAUGHT not in scene.signs)):
         return found
     headline = f"The program survived this, and went on. {found.headline}"
     return replace(found, headline=headline, survived=True)
@@ -318,6 +325,21 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def _gone(m: Message, scene: Scene) -> Diagnosis:
+    if Sign.RAISED_BEFORE in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "A worker process ended: by the error that stands above, or killed by the system as the host's memory ran out.",
+            ("such a message comes whatever ended the worker: read the error above first",),
+        )
+    found = _killed(m, scene)
+    return replace(
+        found,
+        headline="A worker process is missing, and no error of its own is in the log: most likely the system killed it, as the host's memory "
+        "ran out.",
+    )
+
+
 def _kernel_killed(m: Message, scene: Scene) -> Diagnosis:
     held = (f"the process that it killed held {format_size(m.requested)}",) if m.requested is not None else ()
     return Diagnosis(
@@ -398,6 +420,21 @@ def block_limit(m: Message, scene: Scene) -> Diagnosis:
             *((elements(m.requested, scene),) if m.requested is not None else ()),
             "free memory makes no difference to that limit",
         ),
+    )
+
+
+def _dispatched(m: Message, scene: Scene) -> Diagnosis:
+    map_ = "the device map was made from the memory that was free at that moment"
+    if "disk" in m.text and "CPU" not in m.text:
+        return Diagnosis(
+            Kind.GENUINE,
+            "The weights fit neither on the devices nor into the host's memory: the device map puts a part of them on the disk.",
+            (map_, "a checkpoint in 32 bits takes twice what its name says"),
+        )
+    return Diagnosis(
+        Kind.GENUINE,
+        "The weights do not fit on the device, quantized as they are: a part would have to stay on the host.",
+        (map_,),
     )
 
 
@@ -552,10 +589,11 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.BATCH_SEARCH: _batch_search,
     Family.MANAGED: _managed,
     Family.KERNEL_KILLED: _kernel_killed,
-    Family.DISPATCHED: _fixed(
-        Kind.GENUINE,
-        "The weights do not fit on the device, quantized as they are: a part would have to stay on the host.",
-        "the device map was made from the memory that was free at that moment",
+    Family.DISPATCHED: _dispatched,
+    Family.ENGINE_WEIGHTS: _fixed(
+        Kind.ENGINE_SETTINGS,
+        "The weights do not fit on the device: the engine ended before it had any cache.",
+        "what the engine's other settings take comes after the weights, and changes nothing here",
     ),
     Family.ENGINE_SHARE: _engine_share,
     Family.ENGINE_CACHE: _fixed(
@@ -651,5 +689,16 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         Kind.NOT_MEMORY,
         "The limit of open files is reached, not that of memory: each tensor that a worker shares holds a file descriptor.",
     ),
+    Family.LOCKED: _fixed(
+        Kind.HOST_MEMORY,
+        "A network card could not register memory: the limit of locked memory is reached, not that of memory.",
+        "such memory must not be swapped; `ulimit -l` shows the limit, of the daemon that started the job if there is one",
+    ),
+    Family.THREAD_STORAGE: _fixed(
+        Kind.NOT_MEMORY,
+        "A library could not be loaded: the space that the loader keeps for variables of threads is used up, which is not memory.",
+        "the order in which libraries are loaded decides which of them find room",
+    ),
     Family.WORKER_KILLED: _killed,
+    Family.WORKER_GONE: _gone,
 }

@@ -155,8 +155,8 @@ _FIELDS_HOST_LIMIT = {
     "total": rf"was running was [\d.]{{1,9}} ?[KMGT]i?B / {SIZE}",
 }
 _FIELDS_KERNEL = {
-    "requested": r"Required: (\d{1,12})()",
-    "allowed": r"Hardware limit: ?(\d{1,12})()",
+    "requested": r"(?:Required: |local memory \()(\d{1,12})()",
+    "allowed": r"(?:Hardware limit: ?|exceeds limit \()(\d{1,12})()",
 }
 _FIELDS_MPS = {
     "allocated": rf"MPS allocated: {SIZE}",
@@ -176,8 +176,9 @@ _REQUEST = {
     Family.ADDRESS_SPACE: rf"Failed to reserve {SIZE}",
     Family.POOL: r"for size::(\d{1,20})()",
     Family.BLOCK_LIMIT: rf"Tried to allocate {SIZE}",
-    Family.OTHER_PROGRAM: r"(?:allocating|trying to allocate|requested buffer of size|requested bytes of) "
-    r"(\d{1,24}(?:\.\d{1,9})?) ?((?:bytes\b|[KMGTPE]i?B\b)?)",
+    Family.RAW: r"Requested size was (\d{1,20}) (bytes)",
+    Family.OTHER_PROGRAM: r"(?:allocating|trying to allocate|attempted to allocate|requested buffer of size|requested bytes of|buffer of size|Requested size was|allocation: [Rr]equested|"
+    r"amount of GPU memory \(|requires more system memory \() ?(\d{1,24}(?:\.\d{1,9})?) ?((?:bytes\b|[KMGTPE]i?B\b)?)",
     Family.KERNEL_KILLED: r"anon-rss:(\d{1,15})(kB)",
 }
 

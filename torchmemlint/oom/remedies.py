@@ -99,6 +99,36 @@ FEWER_WORKERS = Remedy(
     "each worker has its own copy of the dataset's objects, and prefetch_factor batches",
     "DataLoader(dataset, num_workers=2, prefetch_factor=2)",
 )
+ARRAYS_IN_PARTS = Remedy(
+    "Read and build arrays in parts, in the smallest type that holds them",
+    "an array lies in one piece, and most operations on it make another of its size; float64 is NumPy's default",
+    'array = np.load(path, mmap_mode="r")        # or np.memmap; dtype=np.float32',
+)
+SMALLER_TENSOR = Remedy(
+    "Make the tensor smaller, in fewer bytes per value, or in parts",
+    "it is as large as the sizes in the call say: 4 bytes for each value in float32, 2 in 16 bits",
+    'x = torch.randn(n, n, device="cuda", dtype=torch.bfloat16)    # or rows n // 4 at a time',
+)
+EARLIER_CELLS = Remedy(
+    "Release what earlier cells hold",
+    "a notebook keeps every variable, the outputs of its cells, and the frames of the last error",
+    "del x        # and %reset -f out; or restart the kernel",
+)
+LIFT_LOCK_LIMIT = Remedy(
+    "Lift the limit of locked memory",
+    "it is set for users in /etc/security/limits.conf, and for jobs by the daemon that starts them",
+    "ulimit -l unlimited        # docker run --ulimit memlock=-1; Slurm: LimitMEMLOCK=infinity for slurmd",
+)
+LOAD_FIRST = Remedy(
+    "Load the library that the message names first",
+    "it then finds the room that the others leave later",
+    "export LD_PRELOAD=/path/of/the/message/libgomp.so.1        # or import its package before the others",
+)
+READ_ERROR_ABOVE = Remedy(
+    "Read the first error above the message",
+    "the worker that is missing may have ended by it; without an error of its own, it was killed",
+    "dmesg -T | grep -i 'killed process'",
+)
 LOAD_LAZILY = Remedy(
     "Load checkpoints without a second copy in memory",
     "a loaded state dict is a second copy of the weights until it is dropped",

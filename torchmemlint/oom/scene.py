@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from torchmemlint.oom.signs import NEAR, Growth, Outcome, Sign, growth_of, outcome_of, signs_of
+from torchmemlint.oom.signs import NEAR, SKIPS, Growth, Outcome, Sign, growth_of, outcome_of, signs_of
 from torchmemlint.oom.traceback import Frame, is_library
 
 MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
@@ -214,6 +214,13 @@ _ROWS = (
         path=r"torch/nn/modules/module\.py",
         function=r"^(?:_apply|convert|to|to_empty|cuda|half|float|bfloat16|xpu|npu|load|load_state_dict|_load_from_state_dict)$",
     ),
+    _row(
+        _LOAD,
+        "restored",
+        "torch/serialization.py: a storage goes back to the device that it was saved from",
+        path=r"torch/serialization\.py",
+        function=r"^(?:\w*_deserialize|default_restore_location|restore_location)$",
+    ),
     _row(_LOAD, "weights", "torch/serialization.py", path=r"torch/serialization\.py|(?:^|/)safetensors/"),
     _row(
         _LOAD,
@@ -252,8 +259,8 @@ _ROWS = (
     _row(
         _LOAD,
         "weights",
-        "ComfyUI comfy/model_management.py, model_patcher.py",
-        path=r"comfy/(?:model_management|model_patcher)\.py",
+        "ComfyUI comfy/model_management.py, model_patcher.py, utils.py; Forge backend/loader.py, utils.py, modules_forge",
+        path=r"comfy/(?:model_management|model_patcher|utils)\.py|(?:^|/)(?:backend|modules_forge|ldm_patched/modules)/(?:\w+/)?\w+\.py",
         function=r"^(?:load\w*|model_load|partially_load|patch_\w+|cast_to\w*)$",
     ),
     _row(
@@ -267,7 +274,7 @@ _ROWS = (
         "weights",
         "torch, transformers: the calls themselves",
         code=r"\b\w*(?:model|net|unet|vae|pipe\w*|encoder|decoder|transformer|llm)\w*\.(?:to|cuda|half)\(|\bfrom_pretrained\(|\bload_state_dict\(|"
-        r"\btorch\.load\(|\bload_file\(|\bload_checkpoint\(",
+        r"\btorch\.load\(|\bload_file\(|\bload_checkpoint\(|\bsafe_open\(",
     ),
     _row(_LOAD, "weights", "mmgp offload.py", path=r"(?:^|/)mmgp/offload\.py", function=r"load"),
     _row(
@@ -366,8 +373,8 @@ _ROWS = (
     _row(
         _INFER,
         "",
-        "ComfyUI comfy/samplers.py, sd.py; stable-diffusion-webui modules/processing.py",
-        path=r"(?:^|/)comfy/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/|(?:^|/)invokeai/",
+        "ComfyUI comfy/samplers.py, sd.py; stable-diffusion-webui modules/processing.py; Forge backend, modules_forge",
+        path=r"(?:^|/)comfy/|(?:^|/)stable-diffusion-webui[\w.-]{0,40}/(?:backend|extensions-builtin)/|(?:^|/)(?:modules_forge|ldm_patched)/|(?i:/comfy\w*/(?:execution|nodes)\.py)|(?:^|/)modules/(?:processing|sd_\w+|txt2img|img2img)|gradio/|(?:^|/)invokeai/",
     ),
     _row(
         _INFER,
@@ -396,7 +403,7 @@ _SCRIPTS = (
     (
         Activity.INFERENCE,
         re.compile(
-            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|diari[sz]\w*|encode\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample\w*|serve\w*|app|webui|chat\w*)\.py$"
+            r"(?:^|[/_-])(?:\w*infer\w*|transcri\w*|diari[sz]\w*|encode(?!r)\w*|caption\w*|make_\w+|generate\w*|predict\w*|eval\w*|validat\w*|test\w*|demo\w*|sample(?!r)\w*|serve\w*|app|webui|chat\w*)\.py$"
         ),
     ),
 )
@@ -405,6 +412,8 @@ _GATHERED = re.compile(r"device_map=.{1,200}\.(?:cuda|to)\(")
 """A model that a device map has spread, moved to one device in the same line."""
 _ENGINE_STARTS = re.compile(r"\bLLM\(|\bAsyncLLMEngine\b|\bsgl\.Engine\(|\bpipeline\(.{0,80}TurbomindEngineConfig")
 """Calls that start an engine, which measures its largest batch before it serves."""
+_FACTORY = re.compile(r"\btorch\.(?:randn?|randint|zeros|ones|empty|full|arange|linspace|eye|tensor)(?:_like)?\(")
+"""A call that makes a tensor from nothing but its sizes or values."""
 _DECORATED = re.compile(r"torch/(?:utils/_contextlib|autograd/grad_mode)\.py")
 _DECORATED_OF_TRAINING = re.compile(r"deepspeed|/fsdp/|torch/optim|accelerate/|bitsandbytes|apex/|megatron|clip_grad|optimizer")
 _WITHOUT_GRAPH = re.compile(
@@ -459,6 +468,12 @@ _LINES = (
         "progress lines of training loops; the launcher's command",
     ),
     (
+        Activity.TRAINING,
+        "",
+        re.compile(r"\bframe #\d{1,3}: .{0,200}(?:[Bb]ackward|torch::autograd::Engine)"),
+        "pytorch c10/util/Backtrace.cpp: frames in C++ of an operator's gradient",
+    ),
+    (
         Activity.COMPILATION,
         "",
         re.compile(r"\bBackendCompilerFailed\b|\bInductorError\b"),
@@ -499,9 +514,13 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
         found = replace(found, stage="gathered")
+    if found.activity is Activity.UNKNOWN and frames and not is_library(frames[-1].path) and _FACTORY.search(frames[-1].code):
+        found = replace(found, stage="tensor")
     if found.activity is Activity.ENGINE and not found.stage and any(_ENGINE_STARTS.search(frame.code) for frame in frames):
         found = replace(found, stage="profile")
     signs = signs_of([*above, *(frame.path for frame in frames)], below)
+    if SKIPS.search(lead) is not None:
+        signs |= {Sign.SKIPPED}
     if Sign.EXTENSION in signs and found.activity is Activity.UNKNOWN:
         found = Scene(Activity.COMPILATION, "extension")
     return replace(
@@ -575,7 +594,7 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
 
 
 _WITHOUT_GRADIENTS = re.compile(
-    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
+    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)stable-diffusion-webui[\w.-]{0,40}/backend/|(?:^|/)(?:modules_forge|ldm_patched)/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
 )
 
 

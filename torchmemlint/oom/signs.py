@@ -36,6 +36,10 @@ class Sign(Enum):
     COLLECTIVE = "a collective operation was called"
     TEST_WORKERS = "several workers run the tests"
     CAUGHT = "a line says that what failed is skipped or done another way"
+    SKIPPED = "the message's own line says that what failed is skipped or done another way"
+    STATE_BUILT = "a trainer builds its copies of the parameters and its optimizer state"
+    RAISED_BEFORE = "an exception was raised before"
+    NOTEBOOK = "a notebook or an interactive session"
 
 
 class Outcome(Enum):
@@ -143,16 +147,32 @@ _SIGNS = (
     (
         Sign.CAUGHT,
         True,
-        r"\b[Ss]kipp?(?:ing|ed)\b.{0,40}\b(?:batch|sample|step|trial|image|request|item)|recover from OOM|\b[Rr]etry(?:ing)? (?:with|at|in|on|the)\b|"
+        r"\b[Ss]kipp?(?:ing|ed)\b.{0,40}\b(?:batch|sample|step|trial|image|request|item)|recover from OOM|\b[Rr]etry(?:ing)? (?:with(?:out)?|at|in|on|the)\b|"
         r"\b[Ff]alling back\b|\b(?:[Rr]educ|[Hh]alv|[Ll]ower|[Dd]ecreas)(?:ing|ed)\b.{0,20}\b(?:batch|resolution|size)|\bTrial \d{1,6} failed",
-        "words of training loops and searches",
+        "words of training loops and searches; llama.cpp src/llama-context.cpp",
     ),
+    (
+        Sign.STATE_BUILT,
+        True,
+        r"\b(?:Before|After) (?:creating fp(?:16|32) (?:partitions|groups)|initializing optimizer states|Building FP32)|"
+        r"DeepSpeedZeRoOffload initialize",
+        "deepspeed deepspeed/runtime/zero/stage3.py, stage_1_and_2.py, parameter_offload.py",
+    ),
+    (
+        Sign.RAISED_BEFORE,
+        False,
+        r"^\S.{0,160}?(?:Error|Exception): \S|^(?:\w{0,80}Error|\w{0,80}Exception): \S|Exception in background worker",
+        "words of Python's tracebacks; batchgenerators dataloading/multi_threaded_augmenter.py",
+    ),
+    (Sign.NOTEBOOK, True, r"\b(?:Cell|Input) In ?\[\d|<ipython-input-", "IPython"),
 )
+SKIPS = re.compile(r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back)\b|The caller indicates that this is not a failure")
+"""Words, in the line of a message, of a program that goes on: training loops; tensorflow tsl/framework/bfc_allocator.cc."""
 _COMPILED = tuple((sign, near, re.compile(pattern)) for sign, near, pattern, _ in _SIGNS)
 
 _FIGURE = re.compile(
     r"(?P<label>(?:[A-Za-z_]{1,16}[ /]){0,2}[A-Za-z_]{0,12}(?:rss|RSS|mem|memory|Memory|Mem|alloc|allocated|Allocated|reserved|VRAM|vram|peak|cuda|GPU_mem))"
-    r"[ :=(]{1,4}(?P<value>\d{1,12}(?:\.\d{1,6})?) ?(?P<unit>[KMGT]i?B?)?\b"
+    r"(?::? {1,2}used)?[ :=(]{1,4}(?P<value>\d{1,12}(?:\.\d{1,6})?) ?(?P<unit>[KMGT]i?B?)?\b"
 )
 _SCALE = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 POINTS, FACTOR = 3, 1.5
@@ -162,7 +182,7 @@ POINTS, FACTOR = 3, 1.5
 _BAR = re.compile(r"\b(\d{1,9})/(\d{1,9}) \[")
 _MOVES = re.compile(
     r"\b(?:\w{0,20}loss|ppl)\W{1,4}\d|\bAvg generation throughput: 0*[1-9]|\bTrial \d{1,6} (?:finished|failed)|"
-    r"\[I \d{4}-.{0,40}Trial \d"
+    r"\[I \d{4}-.{0,40}Trial \d|\bsrv\b.{0,24}(?:load_model: (?:initializing|loaded)|update_slots:)|\bserver is listening on\b|\bllama runner started\b"
 )
 _ENDS = re.compile(
     r"Traceback \(most recent call last\)|\b(?:exitcode|exits? with|exited with|terminated with|closing signal|Aborted|core dumped|Killed)\b"

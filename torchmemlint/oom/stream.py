@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,20 +29,34 @@ EXAMINED = 2048
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
-_GATES = (b"lloc", b"ut of ", b"illed", b"rror", b"emory", b"OOM")
-"""Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first."""
-_TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed", b"lloc")
-"""Words without a gate are looked for in a piece only if it has one of these; in the first piece they are in any case."""
+_GATES: Mapping[bytes, tuple[bytes, ...]] = {
+    b"lloc": (b"to allocate", b"be allocated", b"Alloc", b"allocati"),
+    b"ut of ": (),
+    b"illed": (),
+    b"rror": (),
+    b"emory": (b"Memory", b"nsufficient", b"enough", b"-of-memory", b"vailable memory"),
+    b"OOM": (),
+    b"": (b"137", b"signal", b"SIG", b"-9", b"-7", b"0xC", b"_STATUS_", b"_FAILED", b"xceeds", b"terminated"),
+}
+"""Each of these is in several words; a piece of the log without one cannot hold the words that contain it. The rarer ones come first.
+With a gate come finer ones, looked for where the gate is; what has no gate comes last."""
+_TROUBLE = (b"rror", b"ERROR", b"xception", b"raceback", b"crash", b"illed")
+"""Words without a gate are looked for in a piece only if it has one of these, or speaks of a size to allocate; in the first piece they are
+in any case."""
 
 
-def _by_gate() -> dict[bytes, tuple[bytes, ...]]:
-    """gate → words; those without a gate under b"". A word that contains another of the same gate adds nothing."""
-    words: dict[bytes, list[bytes]] = {}
+def _by_gate() -> dict[bytes, dict[bytes, tuple[bytes, ...]]]:
+    """gate → finer gate → words; those without one under b"". A word that contains another of the same gates adds nothing."""
+    words: dict[bytes, dict[bytes, list[bytes]]] = {gate: {} for gate in _GATES}
     for word in dict.fromkeys(word for head in HEADS for word in head.words):
-        words.setdefault(next((gate for gate in _GATES if gate in word), b""), []).append(word)
+        gate = next(gate for gate in _GATES if gate in word)
+        words[gate].setdefault(next((finer for finer in _GATES[gate] if finer in word), b""), []).append(word)
     return {
-        gate: tuple(word for word in group if not any(other in word for other in group if other != word))
-        for gate, group in words.items()
+        gate: {
+            finer: tuple(word for word in group if not any(other in word for other in group if other != word))
+            for finer, group in groups.items()
+        }
+        for gate, groups in words.items()
     }
 
 
@@ -107,8 +121,8 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
             if hit < done:
                 continue
             start = _line_start(data, hit, done)
-            found, end = _read_message(data, start, hit, done)
-            done = max(end, hit + 1)
+            found, end, past = _read_message(data, start, hit, done)
+            done = max(past, hit + 1)
             if found is None:
                 continue
             start, line, message, lead = found
@@ -154,15 +168,22 @@ def _hits(data: bytes, start: int, limit: int, *, sparing: bool) -> list[int]:
     low, high = max(0, start - 32), min(len(data), stop + 32)
     hits = []
     held = {gate: data.find(gate, low, high) >= 0 for gate in _WORDS if gate}
-    held[b""] = not sparing or any(held[sign] if sign in held else data.find(sign, low, high) >= 0 for sign in _TROUBLE)
-    for gate, words in _WORDS.items():
+    held[b""] = (
+        not sparing
+        or any(held[sign] if sign in held else data.find(sign, low, high) >= 0 for sign in _TROUBLE)
+        or (held[b"lloc"] and data.find(b"to allocate", low, high) >= 0)
+    )
+    for gate, groups in _WORDS.items():
         if not held[gate]:
             continue
-        for word in words:
-            at = data.find(word, start, stop)
-            while 0 <= at < limit:
-                hits.append(at)
-                at = data.find(word, at + len(word), stop)
+        for finer, words in groups.items():
+            if finer and data.find(finer, low, high) < 0:
+                continue
+            for word in words:
+                at = data.find(word, start, stop)
+                while 0 <= at < limit:
+                    hits.append(at)
+                    at = data.find(word, at + len(word), stop)
     hits.sort()
     return hits
 
@@ -175,8 +196,8 @@ def _line_start(data: bytes, hit: int, floor: int) -> int:
     return low if low else max(0, min(floor, hit))
 
 
-def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[int, LogLine, Message, str] | None, int]:
-    """The message of the line around ``hit``, or None; and the offset up to which there is no other.
+def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[int, LogLine, Message, str] | None, int, int]:
+    """The message of the line around ``hit``, or None; the end of that line; and the offset up to which there is no other message.
 
     With the message come the offset of its line, that line, and what stands before the message there. ``floor`` is the offset up to
     which messages have been read.
@@ -191,7 +212,7 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         start, line, begun = wrapped
     if begun is None:
         # Of a longer line, what a head could still begin in is looked at again.
-        return None, end if end - begin <= EXAMINED else begin + EXAMINED - 512
+        return None, end, end if end - begin <= EXAMINED else begin + EXAMINED - 512
     if wrapped is None:
         line = read_line(data[begin:end].decode("utf-8", "replace"))
     lead, text = line.text[: begun.column][-EXAMINED:], line.text[begun.column :]
@@ -203,7 +224,7 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         whole = find_head(f"{text.rstrip()} {more.text}") if more.text.startswith("Tried to allocate") else None
         if whole is not None:
             begun, text, at = whole, f"{text.rstrip()} {more.text}", following
-    family = begun.head.family
+    family, past = begun.head.family, end
     for _ in range(MAX_CONTINUATION):
         if not needs_next_line(text, family) or at >= len(data):
             break
@@ -213,10 +234,13 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         at = following
         if more.source != line.source:
             continue  # another rank wrote in between
-        if not more.text.strip() or _starts_over(more.text):
+        inner = find_head(more.text[:EXAMINED])
+        goes_on = inner is not None and inner.head.goes_on and inner.head.family is family
+        if not more.text.strip() or (_starts_over(more.text) if inner is None else not goes_on):
             break
         text = f"{text} {more.text}"
-    return (start, line, parse_message(text, begun), lead), end
+        past = at if goes_on else past
+    return (start, line, parse_message(text, begun), lead), end, past
 
 
 _SOURCE_COLUMN = re.compile(r"\s{1,80}[\w./-]{1,80}\.py:\d{1,7}\s{0,80}$")
@@ -242,9 +266,7 @@ def _wrapped(data: bytes, start: int, hit: int, floor: int, line: LogLine) -> tu
 
 
 def _starts_over(text: str) -> bool:
-    return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception")) or (
-        find_head(text[:EXAMINED]) is not None
-    )
+    return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception"))
 
 
 def is_strong(family: Family) -> bool:

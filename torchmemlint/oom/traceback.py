@@ -45,6 +45,10 @@ _FILE = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.{1,200}))
 _IPYTHON = re.compile(
     r"^(?:File )?(?P<path>(?:[A-Za-z]:)?[^\s:][^:\"]{0,400}):(?P<row>\d{1,9}),? in (?P<function>[^\s(]{1,200})"
 )
+_CELL = re.compile(
+    r"^(?P<path>(?:Cell|Input) In ?\[\d{1,6}\]),? (?:line (?P<row>\d{1,9})(?:, in (?P<function>[\w.<>]{1,200}))?|in <cell line: \d{1,6}>)"
+)
+"""A frame in a notebook's cell, by IPython 8; some releases give its row at the arrow only."""
 _IPYTHON_OLD = re.compile(
     r"^\[?(?P<path><ipython-input-[\w-]{1,60}>|(?:~|/|[A-Za-z]:\\)[^\s\[\]()]{1,400}\.py)(?:\]\(https?://[^)\s]{1,80}\))? in "
     r"(?P<function><cell line: \d{1,6}>|[\w.<>]{1,200})\("
@@ -90,10 +94,15 @@ _BELOW = re.compile(r"Stack ?[Tt]race|Traceback|Call [Ss]tack")
 
 
 def read_traceback_below(after: bytes) -> tuple[Frame, ...]:
-    """The traceback that an error report prints below its message, under a heading; () for none."""
+    """The traceback that an error report prints below its message, under a heading or without one; () for none.
+
+    Some reports print the innermost frame first: then each frame's line calls the function of the frame above it.
+    """
     lines = [read_line(raw[:2000]).text for raw in after.decode("utf-8", "replace").split("\n")]
-    heading = next((number for number, text in enumerate(lines[:4]) if _BELOW.search(text)), None)
-    return () if heading is None else _frames(lines[heading + 1 :])[-MAX_FRAMES:]
+    first = next((number for number, text in enumerate(lines[:4]) if _BELOW.search(text) or _FILE.match(text)), None)
+    frames = () if first is None else _frames(lines[first:])[-MAX_FRAMES:]
+    upwards = len(frames) > 1 and all(f"{inner.function}(" in outer.code for inner, outer in pairwise(frames))
+    return frames[::-1] if upwards else frames
 
 
 def _frames(lines: Sequence[str]) -> tuple[Frame, ...]:
@@ -114,6 +123,10 @@ def _frames(lines: Sequence[str]) -> tuple[Frame, ...]:
         found = _IPYTHON_OLD.match(text)
         if found is not None:
             frames.append(Frame(found["path"], 0, found["function"]))
+            continue
+        found = _CELL.match(text)
+        if found is not None:
+            frames.append(Frame(found["path"], int(found["row"] or 0), found["function"] or "<module>"))
             continue
         arrow = _ARROW.match(text)
         if arrow is not None and frames and not frames[-1].code:

@@ -50,6 +50,7 @@ class Family(Enum):
     ENGINE_WAKE = "serving engine, its memory taken back after sleep"
     ENGINE_SWAP = "serving engine, its space on the host"
     ENGINE_WAITS = "serving engine, requests that wait for its cache"
+    ENGINE_WEIGHTS = "serving engine, weights that do not fit"
     ENGINE_SLOTS = "serving engine, its slots for requests"
     ENGINE_COMPONENT = "serving engine, a part that could not be created"
     OTHER_PROGRAM = "another program or library"
@@ -59,17 +60,21 @@ class Family(Enum):
     PAGING_FILE = "Windows, commit limit"
     OBJECT_STORE = "object store of Ray"
     COMPILER_KILLED = "compiler killed by the system"
+    WORKER_GONE = "worker process that is missing"
     KERNEL_KILLED = "the system's log of a process that it killed"
     WORKER_KILLED = "process killed by the system"
     SHARED_MEMORY = "shared memory"
     NCCL_SHARED_MEMORY = "shared memory of NCCL"
     BUS_ERROR = "bus error"
     DESCRIPTORS = "open files"
+    LOCKED = "locked memory of a network card"
+    THREAD_STORAGE = "thread-local storage of a library"
 
 
 WEAK = frozenset(
     {
         Family.WORKER_KILLED,
+        Family.WORKER_GONE,
         Family.LIBRARY_INIT,
         Family.NO_PLAN,
         Family.UNREPORTED,
@@ -98,6 +103,7 @@ class Head:
     backend  the device's; a group of the pattern that holds one of ``DEVICE_WORDS`` overrides it
     writer   the engine, program or library that wrote the message, "" for PyTorch and the system
     source   where the wording is written or quoted
+    goes_on  whether the line goes on with a message of the same family in the line above, if there is one
     """
 
     family: Family
@@ -106,11 +112,15 @@ class Head:
     backend: str
     writer: str
     source: str
+    goes_on: bool
 
 
-def _head(family: Family, pattern: str, words: str, source: str, *, backend: str = "CUDA", writer: str = "") -> Head:
+def _head(
+    family: Family, pattern: str, words: str, source: str, *, backend: str = "CUDA", writer: str = "", goes_on: bool = False
+) -> Head:
     """``words`` are separated by " | "."""
-    return Head(family, re.compile(pattern), tuple(word.encode() for word in words.split(" | ")), backend, writer, source)
+    encoded = tuple(word.encode() for word in words.split(" | "))
+    return Head(family, re.compile(pattern), encoded, backend, writer, source, goes_on)
 
 
 _CACHING = "pytorch c10/cuda/CUDACachingAllocator.cpp"
@@ -204,19 +214,23 @@ _DEVICE = (
 _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
-        r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
-        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
-        r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
-        r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory",
-        "cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
-        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp; github.com/ggml-org/llama.cpp/issues/7366",
+        r"\bggml_aligned_malloc: insufficient memory|\bggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate|"
+        r"\bunable to allocate CPU\w{0,12} buffer\b|\bfailed to allocate CPU\w{0,12} buffer of size \d{1,20}|"
+        r"model requires more system memory(?: \([\d.]{1,9} [KMGT]iB\))? than is available",
+        "insufficient memory | failed to allocate | unable to allocate | requires more system memory",
+        "llama.cpp ggml/src/ggml.c, ggml-backend.cpp, ggml-alloc.c, src/llama-model.cpp; ollama llm/server.go",
+        backend="CPU",
         writer="llama.cpp",
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"model requires more system memory(?: \([\d.]{1,9} [KMGT]iB\))? than is available",
-        "requires more system memory",
-        "ollama llm/server.go",
+        r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
+        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
+        r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
+        r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory|\bmemory layout cannot be allocated\b|"
+        r"\b(?:ROCm|MUSA) error: out of memory",
+        "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
+        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; ollama llm/server.go",
         writer="llama.cpp",
     ),
     _head(
@@ -236,9 +250,10 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"\[TRT\] ?\[E\].{0,240}(?:out of memory|OutOfMemory)|\[TensorRT-LLM\]\[ERROR\].{0,240}out of memory",
-        "out of memory | OutOfMemory",
-        "github.com/NVIDIA/TensorRT/issues/1917",
+        r"\[TRT\] ?\[E\].{0,240}(?:out of memory|OutOfMemory)|"
+        r"Requested amount of GPU memory \(\d{1,20} bytes\) could not be allocated",
+        "out of memory | OutOfMemory | could not be allocated",
+        "github.com/NVIDIA/TensorRT/issues/1917, /3973",
         writer="TensorRT",
     ),
     _head(
@@ -321,6 +336,22 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
+        r"Exceeded max size of memory (?:object )?allocation: .{0,8}[Rr]equested \d{1,20} bytes|\bCL_MEM_OBJECT_ALLOCATION_FAILURE\b|"
+        r"\bCL_OUT_OF_(?:HOST_MEMORY|RESOURCES)\b",
+        "Exceeded max size of memory | CL_MEM_OBJECT | CL_OUT_OF_",
+        "openvino src/plugins/intel_gpu/src/runtime/ocl/ocl_engine.cpp; opencl-headers CL/cl.h",
+        writer="OpenVINO or another program that uses OpenCL",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
+        r"^(?:fatal error: )?runtime: (?:out of memory|cannot allocate memory)",
+        "out of memory | annot allocate memory",
+        "go src/runtime/malloc.go, mem_linux.go",
+        backend="CPU",
+        writer="a program in Go",
+    ),
+    _head(
+        Family.OTHER_PROGRAM,
         r"Out of Memory: Not enough space to allocate \d{1,16} B \w{2,4} buffer",
         "Out of Memory",
         "tt-metal tt_metal/impl/allocator",
@@ -363,6 +394,20 @@ _ENGINES = (
         r"To serve at least one request with the models?'s max seq len \(\d{1,12}\)",
         "KV cache",
         f"{_VLLM_CACHE}; github.com/vllm-project/vllm/issues/16118",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_WEIGHTS,
+        r"Failed to load model - not enough GPU memory(?!.{0,400}Tried to allocate)",
+        "not enough GPU memory",
+        "vllm vllm/v1/worker/gpu_model_runner.py",
+        writer="vLLM",
+    ),
+    _head(
+        Family.ENGINE_SLOTS,
+        r"max_num_seqs \(\d{1,9}\) exceeds available Mamba cache blocks",
+        "Mamba cache blocks",
+        "vllm vllm/config/compilation.py",
         writer="vLLM",
     ),
     _head(
@@ -445,6 +490,13 @@ _ENGINES = (
         writer="ExLlama",
     ),
     _head(
+        Family.ENGINE_CACHE,
+        r"Impossible to fit in any sequence in kvCache",
+        "in kvCache",
+        "TensorRT-LLM tensorrt_llm/runtime/model_runner_cpp.py, cpp/tensorrt_llm/batch_manager",
+        writer="TensorRT-LLM",
+    ),
+    _head(
         Family.ENGINE_COMPONENT,
         r"Executor creation failed due to insufficient GPU memory",
         "insufficient GPU memory",
@@ -520,9 +572,10 @@ _RUNTIME = (
     ),
     _head(
         Family.LIBRARY,
-        r"\b(?:CU(?:BLAS|DNN|SOLVER|SPARSE)|HIPBLAS|HIPSPARSE)_STATUS_ALLOC_FAILED\b|\bCUFFT_ALLOC_FAILED\b|\brocblas_status_memory_error\b",
-        "_ALLOC_FAILED | status_memory_error",
-        "pytorch aten/src/ATen/cuda/Exceptions.cpp, aten/src/ATen/cuda/CUDABlas.cpp",
+        r"\b(?:CU(?:BLAS|DNN|SOLVER|SPARSE)|HIPBLAS|HIPSPARSE)_STATUS_ALLOC_FAILED\b|\bCUFFT_ALLOC_FAILED\b|\brocblas_status_memory_error\b|"
+        r"\bCUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED\b|\bCUSPARSE_STATUS_INSUFFICIENT_RESOURCES\b|\bmiopenStatusAllocFailed\b",
+        "_ALLOC_FAILED | _ALLOCATION_FAILED | _INSUFFICIENT_RESOURCES | status_memory_error | StatusAllocFailed",
+        "pytorch aten/src/ATen/cuda/Exceptions.cpp, aten/src/ATen/cuda/CUDABlas.cpp; cudnn include/cudnn_graph.h; miopen include/miopen/miopen.h",
     ),
     _head(
         Family.LIBRARY_INIT,
@@ -542,6 +595,13 @@ _RUNTIME = (
         "out of resource",
         "triton python/triton/runtime/errors.py; github.com/sgl-project/sglang/issues/6001",
         writer="Triton",
+    ),
+    _head(
+        Family.KERNEL,
+        r"uses too much shared data \(0x[\da-f]{1,12} bytes, 0x[\da-f]{1,12} max\)|\blocal memory \(\d{1,9}\) exceeds limit \(\d{1,9}\)|"
+        r"CUDA error: too many resources requested for launch",
+        "too much shared data | exceeds limit | too many resources",
+        "ptxas; llvm lib/Target/AMDGPU; cuda include/driver_types.h",
     ),
     _head(
         Family.RAW,
@@ -566,10 +626,24 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
+        r"temporary_buffer::allocate: get_temporary_buffer failed|\bcuda execution failed with error 2\b|\bCuda error: 2\[|"
+        r"\bGPUassert: out of memory|\berror in \w{0,50}(?:[Kk]ernel|_ker|[Cc]uda)\w{0,30}: out of memory",
+        "get_temporary_buffer failed | execution failed with error | Cuda error: 2[ | out of memory",
+        "cccl thrust/detail/allocator/temporary_allocator.inl; spconv include/tensorview/tensorview.h; nvdiffrast common/framework.h; macros of extensions",
+    ),
+    _head(
+        Family.RAW,
         r"\[TM\]\[(?:ERROR|FATAL)\].{0,200}out of memory",
         "out of memory",
         "lmdeploy src/turbomind/utils/cuda_utils.h",
         writer="LMDeploy",
+    ),
+    _head(
+        Family.RAW,
+        r"\[TensorRT-LLM\]\[ERROR\].{0,240}(?:out of memory|OutOfMemory)",
+        "out of memory | OutOfMemory",
+        "TensorRT-LLM cpp/tensorrt_llm/runtime/tllmBuffers.h; github.com/triton-inference-server/tensorrtllm_backend/issues/281",
+        writer="TensorRT-LLM",
     ),
     _head(
         Family.RAW,
@@ -582,9 +656,9 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b|HIP error: out of memory|\bhipErrorOutOfMemory\b",
-        "OUT_OF_ | out of memory | OutOfMemory",
-        "ROCR-Runtime inc/hsa.h; hip include/hip/hip_runtime_api.h",
+        r"\*ERROR\* Not enough memory for command submission|\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b|HIP error: out of memory|\bhipErrorOutOfMemory\b",
+        "Not enough memory | OUT_OF_ | out of memory | OutOfMemory",
+        "ROCR-Runtime inc/hsa.h; hip include/hip/hip_runtime_api.h; linux drivers/gpu/drm/amd/amdgpu/amdgpu_cs.c",
         backend="HIP",
     ),
     _head(
@@ -596,8 +670,8 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
-        "aclrtMalloc | Failed to allocate memory | alloc device memory failed",
+        r"\berror code is 207001\b|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
+        "code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
         "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
         backend="NPU",
     ),
@@ -619,9 +693,10 @@ _RUNTIME = (
     ),
     _head(
         Family.DISPATCHED,
-        r"Some modules are dispatched on the CPU or the disk",
-        "modules are dispatched",
-        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py",
+        r"Some modules are dispatched on the CPU or the disk|You are trying to offload the whole model to the disk|"
+        r"The current `device_map` had weights offloaded to the disk",
+        "modules are dispatched | offload the whole model | weights offloaded",
+        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py, modeling_utils.py; accelerate src/accelerate/big_modeling.py",
     ),
     _head(
         Family.MPS_COMMAND,
@@ -672,6 +747,15 @@ _HOST = (
         writer="Ray",
     ),
     _head(
+        Family.HOST_LIMIT,
+        r"Memory on the node \(IP: .{1,600}\) was running was [\d.]{1,9} ?[KMGT]i?B / ",
+        "Memory on the node",
+        "ray src/ray/raylet/node_manager.cc; github.com/hiyouga/LlamaFactory/issues/9258",
+        backend="CPU",
+        writer="Ray",
+        goes_on=True,
+    ),
+    _head(
         Family.OBJECT_STORE,
         r"ObjectStoreFullError",
         "ObjectStoreFullError",
@@ -699,9 +783,10 @@ _HOST = (
     ),
     _head(
         Family.HOST_LIMIT,
-        r"\bOOMKilled\b|OutOfMemoryError: Container killed due to memory usage|node was low on resource: memory",
-        "OOMKilled | killed due to memory | resource: memory",
-        "kubernetes pkg/kubelet/kuberuntime; Amazon ECS stopped tasks",
+        r"\bOOMKilled\b(?!\W{1,4}false)|OutOfMemoryError: Container killed due to memory usage|node was low on resource: memory|"
+        r"\breplica \S{1,40} \d{1,6} ran out-of-memory and exited",
+        "OOMKilled | killed due to memory | resource: memory | ran out-of-memory",
+        "kubernetes pkg/kubelet/kuberuntime; Amazon ECS stopped tasks; docker inspect; Google Cloud's AI Platform",
         backend="CPU",
         writer="the container's host",
     ),
@@ -715,9 +800,10 @@ _HOST = (
     ),
     _head(
         Family.PAGING_FILE,
-        r"\bWinError (?:8|1450|1455)\b|\(os error 1455\)|error code: <1455>|paging file is too small",
-        "WinError | error 1455 | <1455> | paging file",
-        "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp",
+        r"\bWinError (?:8|1450|1455)\b|\(os error 1455\)|error code: <1455>|\bOs \{ code: 1455\b|paging file is too small|"
+        r"\b(?:0xC0000017|0xC000012D)\b",
+        "WinError | error 1455 | <1455> | code: 1455 | paging file | 0xC0000017 | 0xC000012D",
+        "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp; rust library/std/src/io/error.rs; Windows ntstatus.h",
         backend="CPU",
     ),
     _head(
@@ -726,6 +812,20 @@ _HOST = (
         r"\bfatal {1,4}: Memory allocation failure|\bout of memory allocating \d{1,16} bytes after a total of|virtual memory exhausted",
         "Killed signal terminated | due to signal 9 | emory allocation failure | out of memory allocating | memory exhausted",
         "gcc gcc/gcc.cc; nvcc; github.com/Dao-AILab/flash-attention/issues/1549",
+        backend="CPU",
+    ),
+    _head(
+        Family.LOCKED,
+        r"\b(?:ibv_\w{2,24}|fi_mr_reg\w{0,8})\b.{0,120}\bfailed\b.{0,80}Cannot allocate memory",
+        "annot allocate memory",
+        "nccl src/misc/ibvwrap.cc; ucx src/uct/ib/base/ib_md.c; github.com/NVIDIA/nccl-tests/issues/206",
+        backend="CPU",
+    ),
+    _head(
+        Family.THREAD_STORAGE,
+        r"cannot allocate memory in static TLS block",
+        "static TLS block",
+        "glibc elf/dl-reloc.c",
         backend="CPU",
     ),
     _head(
@@ -752,10 +852,10 @@ _HOST = (
     ),
     _head(
         Family.HOST_ARRAY,
-        r"\[Errno 12\] Cannot allocate memory|Cannot allocate memory \((?:os error )?12\)|unable to mmap \d{1,20} bytes from file|"
+        r"\[Errno 12\] Cannot allocate memory|Cannot allocate memory \((?:os error )?12\)|\bOs \{ code: 12, kind: OutOfMemory\b|unable to mmap \d{1,20} bytes from file|"
         r"memory allocation of \d{1,20} bytes failed|ArrowMemoryError: |Insufficient memory \(Failed to allocate \d{1,20} bytes\)|"
         r"fork: Cannot allocate memory",
-        "annot allocate memory | unable to mmap | memory allocation of | MemoryError | Insufficient memory",
+        "annot allocate memory | code: 12, kind | unable to mmap | memory allocation of | MemoryError | Insufficient memory",
         "pytorch aten/src/ATen/MapAllocator.cpp; rust library/std/src/alloc.rs; arrow cpp/src/arrow/memory_pool.cc; opencv alloc.cpp",
         backend="CPU",
     ),
@@ -774,6 +874,17 @@ _HOST = (
         backend="CPU",
     ),
     _head(
+        Family.WORKER_GONE,
+        r"Some background worker is 6 feet under|One or more background workers are no longer alive|"
+        r"A worker process managed by the executor was unexpectedly terminated|"
+        r"A process in the process pool was terminated abruptly|A child process terminated abruptly, the process pool is not usable|"
+        r"A compilation subprocess exited unexpectedly",
+        "background worker | unexpectedly terminated | terminated abruptly | subprocess exited",
+        "nnUNet nnunetv2/preprocessing/preprocessors/default_preprocessor.py; batchgenerators dataloading/multi_threaded_augmenter.py; "
+        "joblib externals/loky/process_executor.py; cpython Lib/concurrent/futures/process.py; pytorch torch/_inductor/async_compile.py",
+        backend="CPU",
+    ),
+    _head(
         Family.KERNEL_KILLED,
         r"[Oo]ut of memory: Kill(?:ed)? process",
         "ut of memory",
@@ -784,29 +895,32 @@ _HOST = (
     _head(
         Family.WORKER_KILLED,
         r"oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
-        r"SIGKILL! Perhaps out of memory",
-        "ut of memory | oom-kill | OOM killer",
-        "linux mm/oom_kill.c; systemd; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py",
+        r"SIGKILL! Perhaps out of memory|Failed with result 'oom-kill'|\bsystemd-oomd\b.{0,80}\b[Kk]illed\b",
+        "ut of memory | oom-kill | OOM killer | systemd-oomd",
+        "linux mm/oom_kill.c; systemd src/core/unit.c, src/oom/oomd-util.c; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py",
         backend="CPU",
     ),
     _head(
         Family.WORKER_KILLED,
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
-        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
-        "(SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
-        "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status",
+        r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|exited on signal 9 \(Killed|KILLED BY SIGNAL: 9\b|"
+        r"exited prematurely: signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
+        "on signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
+        "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status; "
+        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; airflow standard_task_runner.py; systemd",
         backend="CPU",
     ),
     _head(
         Family.WORKER_KILLED,
-        r"^(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$",
+        r"^(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
+        r"\bsrun: error: \S{1,80}: tasks? [\d,-]{1,60}: Killed$",
         "Killed | killed  ",
-        "bash sig.c, jobs.c; zsh Src/jobs.c",
+        "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/libsrun/task_state.c",
         backend="CPU",
     ),
     _head(
         Family.BUS_ERROR,
-        r"^(?:\S{1,200}: line \d{1,7}: +)?\d{0,8} ?Bus error\b|signal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
+        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|signal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
         r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|\(exitcode: -7\)|<Signals\.SIGBUS: 7>",
         "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
         "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061",
