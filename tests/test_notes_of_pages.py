@@ -83,3 +83,33 @@ def test_what_is_saved_from_the_host_is_on_no_gpu() -> None:
 def told(code: str, program: str) -> str:
     """The messages and costs of a program's findings of one code."""
     return " ".join(f"{one.message} {one.cost}" for one in alarms({"script.py": dedent(program)}, code, "low"))
+
+
+KEEPS = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Conv2d(3, 512, 3)
+            self.head = nn.Linear(512, 1000)
+
+        def forward(self, x):
+            self.output = self.head(self.body(x).mean((2, 3))){cut}
+            return self.head(self.body(x).mean((2, 3)))
+
+    def evaluate(loader):
+        net = Net().cuda()
+        net.eval()
+        for x, y in loader:
+            print(net(x.cuda()).argmax(1).eq(y.cuda()).sum().item())
+
+    evaluate(DataLoader(torch.load("data.pt", map_location="cpu"), batch_size=64))
+"""
+
+
+def test_what_a_network_keeps_of_the_call_before_is_a_second_graph() -> None:
+    assert "up to two extra graphs at peak, as `self.output` keeps" in told("TML201", KEEPS.format(cut=""))
+    assert "up to one extra graph at peak" in told("TML201", KEEPS.format(cut=".detach()"))

@@ -146,7 +146,7 @@ from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.cannot_run import UNREACHED
-from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
 from torchmemlint.semantics.retained import GATHERING
@@ -191,6 +191,7 @@ CHAIN_COST = (
 GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
 ROUND_COST = "each call's graph includes that of the call before: `{place}` keeps all of them until it is set anew"
 HANDED_COST = "`{keeper}` keeps the graph of every iteration until the object that it belongs to is emptied or dropped"
+LEFT_COST = f"{PEAK_COST.replace('one extra graph', 'two extra graphs')}, as `{{place}}` keeps that of the call before"
 LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
 
 
@@ -389,7 +390,22 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
     stays = flow.own(event.site) or comes_out(event, flow)
     again = bool(event.site.loops) and not ends_the_program(event.site, flow)
+    if again and (place := left_in(event, flow)):
+        return LEFT_COST.format(place=place)
     return LOOP_COST if again and stays and not is_cut_at_once(event, flow) else PEAK_COST
+
+
+def left_in(event: Graph, flow: Flow) -> str:
+    """The attribute in which a module's forward leaves something with its graph until the next call; "" for none."""
+    inside = {graph.gid for graph in flow.made_inside(event.site)}
+    stores = [
+        each
+        for each in flow.record.events.values()
+        if isinstance(each, Store)
+        and each.how is StoreKind.ATTR
+        and not inside.isdisjoint(g.gid for g in flow.real(each.graphs))
+    ]
+    return next((short(each.place) for each in stores if not flow.own(each.site)), "")
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
