@@ -19,6 +19,7 @@ from gaps import (
     examples,
     fix_gaps,
     graded,
+    guards,
     known,
     marks,
     noqa_gaps,
@@ -78,6 +79,13 @@ def test_no_two_findings_contradict_each_other(case: Case) -> None:
         assert (one.path, one.span) in cut or not cut & kept, one
     for code, other in (("TML201", "TML203"), ("TML101", "TML204"), ("TML102", "TML204")):
         assert not {one.span for one in found if one.code == code} & {one.span for one in found if one.code == other}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name.startswith("TML2")], ids=lambda case: case.name, scope="module"
+)
+def test_no_guard_starves_a_backward(case: Case) -> None:
+    assert [guard for guard in guards(case.texts) if guard.starved] == []
 
 
 @each_case
