@@ -201,7 +201,7 @@ def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["appended", "deleted", "functions_that_call_all", "sums_in_loop"])
+@pytest.mark.parametrize("name", ["appended", "deleted", "sums_in_loop"])
 def test_what_libcst_may_just_read_keeps_the_bound_of_memory(name: str) -> None:
     """As heavy as it gets: libcst's tree and where its nodes stand are in memory together."""
     files = SHAPES[name](heaviest(name))
@@ -230,9 +230,9 @@ def test_what_is_in_brackets_weighs_more() -> None:
 @pytest.mark.parametrize("name", ["class_chain", "many_methods", "small_functions"])
 def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> None:
     """Twice the lines take twice the time at most, of which a machine that is busy takes more for both."""
-    half, measured = cost(SHAPES[name](2000), 60), cost(SHAPES[name](4000), 60)
+    half, measured = cost(SHAPES[name](1000), 60), cost(SHAPES[name](2000), 60)
     assert measured.done
-    assert measured.seconds < 20
+    assert measured.seconds < 10
     assert measured.seconds < 3 * half.seconds
     assert measured.megabytes < 130
 

@@ -28,7 +28,6 @@ from torchmemlint.project import neighbours
 ROOT = Path(__file__).parent.parent
 PATIENCE = 1500
 """Seconds of wall time for a minute of CPU: the machine may be busy."""
-CASES_OF_A_KIND = 1
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 
 
@@ -206,15 +205,15 @@ def campaign(tmp_path: Path, *arguments: str, program: str = "") -> tuple[int, d
 @LINUX
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE + 60)
-@pytest.mark.parametrize(("name", "kinds"), [("fuzz", 9), ("faults", 14), ("kills", 15)])
-def test_the_first_cases_of_a_campaign_find_nothing(tmp_path: Path, name: str, kinds: int) -> None:
-    """They are the same on each machine, some of each kind; the campaigns themselves go on for hours."""
-    status, record = campaign(tmp_path, name, "--most", str(CASES_OF_A_KIND * kinds))
+@pytest.mark.parametrize(("name", "cases", "kinds"), [("fuzz", 9, 9), ("faults", 14, 14), ("kills", 28, 15)])
+def test_the_first_cases_of_a_campaign_find_nothing(tmp_path: Path, name: str, cases: int, kinds: int) -> None:
+    """They are the same on each machine, as many as it takes to have one of each kind; the campaigns themselves go on for hours."""
+    status, record = campaign(tmp_path, name, "--most", str(cases))
     assert record["open"] == {}
     assert status == 0
     assert isinstance(record["cases"], dict)
     assert len(record["cases"]) == kinds
-    assert sum(record["cases"].values()) == CASES_OF_A_KIND * kinds
+    assert sum(record["cases"].values()) == cases
 
 
 @LINUX
