@@ -108,6 +108,7 @@ def test_what_waits_for_a_gpu_runs_through_on_a_pretended_one(tmp_path: Path) ->
     assert watched["report"]
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -614,11 +614,23 @@ def test_a_damaged_cache_is_an_empty_one(here: Path, agree: Agree, finds_again: 
 
 
 @pytest.mark.slow
-def test_findings_that_are_not_what_was_kept_are_not_there(here: Path, agree: Agree, finds_again: Callable[[str], bool]) -> None:
+def test_findings_that_are_not_what_was_kept_are_not_there(
+    here: Path, agree: Agree, finds_again: Callable[[str], bool]
+) -> None:
     fresh = agree()
     paths = [*(here / FOLDER).rglob("findings/*/*")]
     assert paths
-    damages = ("", "\n", "[[],[],0]", "[[],[],-1]", "[[],[],1]", "[[],[],1]\nx", "[[],[],9]\nx\ny", "[[1],[],0]\nx\ny", "\x00\xff")
+    damages = (
+        "",
+        "\n",
+        "[[],[],0]",
+        "[[],[],-1]",
+        "[[],[],1]",
+        "[[],[],1]\nx",
+        "[[],[],9]\nx\ny",
+        "[[1],[],0]\nx\ny",
+        "\x00\xff",
+    )
     plain = [damage.encode("latin-1") for damage in damages]
     for packed in (*map(zlib.compress, plain), *plain, kept_in(paths[0])[:-3]):
         for path in paths:

@@ -127,9 +127,7 @@ FILES = sorted(
     and f"{path.parent.name}/{path.name}" not in GAPS
 )[::8]
 OPTIONS = ("--add-ignore", "--add-noqa=it is small")
-BY_TURNS = [
-    pytest.param(path, OPTIONS[number % 2], id=f"{path.parent.name}-{path.stem}") for number, path in enumerate(FILES)
-]
+BY_TURNS = [pytest.param(path, OPTIONS[number % 2], id=f"{path.parent.name}-{path.stem}") for number, path in enumerate(FILES)]
 
 
 @pytest.mark.slow
