@@ -125,10 +125,11 @@ def kind_by_words(file: str, words: list[str]) -> str:
     return OWN
 
 
-def trees(package: Path) -> Iterator[tuple[str, ast.Module]]:
+def trees(package: Path, below: tuple[str, ...] = ("",)) -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(package.rglob("*.py")):
-        if "torch_facts" not in path.parts:
-            yield path.relative_to(package).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        file = path.relative_to(package).as_posix()
+        if "torch_facts" not in path.parts and file.startswith(below):
+            yield file, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def listed(package: Path) -> list[tuple[str, str, str, list[str]]]:
@@ -141,11 +142,12 @@ def listed(package: Path) -> list[tuple[str, str, str, list[str]]]:
 def single_names(package: Path) -> list[tuple[str, int, str]]:
     """Names of libraries that stand alone in the engine and the rules, outside of those constants: file, row, name."""
     found = []
-    for file, tree in trees(package):
-        if file.startswith(CHECKS) and not file.startswith("lower/"):
+    for file, tree in trees(package, tuple(f"{part}/" for part in CHECKS if part != "lower")):
+        words = [(word, text) for word, text in strings(tree) if alone(text)]
+        if words:
             skipped = {id(each) for node in ast.walk(tree) for part in not_compared(node) for each in ast.walk(part)}
             skipped |= {id(key) for key in keys_of_tables(tree)}
-            found += [(file, word.lineno, text) for word, text in strings(tree) if id(word) not in skipped and alone(text)]
+            found += [(file, word.lineno, text) for word, text in words if id(word) not in skipped]
     return found
 
 

@@ -41,10 +41,12 @@ def run(
     env: Mapping[str, str] | None = None,
     cpu_seconds: int = 0,
     timeout: float = 120,
+    first: str = "",
 ) -> Done[bytes]:
     """``python arguments…`` in ``cwd``, where the first argument is ``-m``, ``-c`` or a file. Without ``stdin`` there is nothing to read;
-    ``env`` replaces the environment; ``cpu_seconds`` limits the CPU time of each process, 0 does not. Raises TimeoutExpired."""
-    return _run(arguments, cwd, stdin, env, cpu_seconds, timeout, "")
+    ``env`` replaces the environment; ``cpu_seconds`` limits the CPU time of each process, 0 does not. A process that is copied has run
+    the code ``first`` before it loaded the program, a fresh one does not run it. Raises TimeoutExpired."""
+    return _run(arguments, cwd, stdin, env, cpu_seconds, timeout, "", first)
 
 
 def lint(*arguments: str | bytes, cwd: Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> Done[str]:
@@ -74,13 +76,14 @@ def _run(
     cpu_seconds: int,
     timeout: float,
     loaded: str,
+    first: str = "",
 ) -> Done[bytes]:
     wanted = dict(os.environ if env is None else env)
     words = [os.fsdecode(word) for word in arguments]
     can_be_copied = words[0] in ("-m", "-c") or words[0].endswith(".py")
     if sys.platform != "linux" or not can_be_copied or _of_python(wanted) != _of_python(os.environ):
         return _fresh(words, cwd, stdin, wanted, cpu_seconds, timeout)
-    return _parent(loaded).run(words, cwd, stdin, wanted, cpu_seconds, timeout)
+    return _parent(loaded, first).run(words, cwd, stdin, wanted, cpu_seconds, timeout)
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
@@ -118,15 +121,15 @@ def _fresh(
 
 
 class _Parent:
-    """The process that is copied, started when it is first needed: it has ``loaded`` torch, or ("") the commands. One copy works at a
-    time."""
+    """The process that is copied, started when it is first needed: it has ``loaded`` torch, or ("") the commands, and run the code
+    ``first`` before that. One copy works at a time."""
 
-    def __init__(self, loaded: str) -> None:
+    def __init__(self, loaded: str, first: str) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
         with theirs:
             text = Path(__file__).read_text(encoding="utf-8")  # as text, its functions are in no file that could be the user's
-            command = [sys.executable, "-c", text, str(theirs.fileno()), loaded]
+            command = [sys.executable, "-c", text, str(theirs.fileno()), loaded, first]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -187,13 +190,13 @@ def _write(descriptor: int, data: bytes) -> None:
         file.write(data)
 
 
-_made: dict[str, _Parent] = {}
+_made: dict[tuple[str, str], _Parent] = {}
 
 
-def _parent(loaded: str) -> _Parent:
-    if loaded not in _made:
-        _made[loaded] = _Parent(loaded)
-    return _made[loaded]
+def _parent(loaded: str, first: str) -> _Parent:
+    if (loaded, first) not in _made:
+        _made[loaded, first] = _Parent(loaded, first)
+    return _made[loaded, first]
 
 
 # --- in the process that is copied -----------------------------------------------------------------------------------
@@ -283,7 +286,8 @@ def _become(order: dict[str, object], descriptors: array.array[int]) -> Callable
 
 def _main() -> None:
     sys.path[:] = [path for path in sys.path if path]
-    loaded = sys.argv[2]
+    loaded, first = sys.argv[2:]
+    exec(compile(first, "<first>", "exec"), {"__name__": "first"})
     if loaded:
         _load_torch()
     else:

@@ -22,14 +22,17 @@ from unittest.mock import patch
 
 from torchmemlint import analysis
 from torchmemlint.analysis import Analysis
-from torchmemlint.findings import Confidence, Finding
+from torchmemlint.findings import Confidence, Finding, Fix
 from torchmemlint.index import module_facts
 from torchmemlint.index.project import Project
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.api import Flow
 from torchmemlint.rules.card import Once
 from torchmemlint.run import Outcome, check_paths, fix_paths
+from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.suppress.together import ALSO
 
@@ -75,6 +78,14 @@ class Gap:
     def known_as(self) -> str:
         """The line of ``known_gaps.txt``: without a row, which any edit of the fixture moves."""
         return " ".join((self.path, self.function, self.kind, self.code))
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A fix that puts a statement below ``no_grad``, and the backwards that it leaves nothing to go through."""
+
+    fix: Fix
+    starved: list[Backward]
 
 
 def cases() -> list[Case]:
@@ -131,7 +142,7 @@ ANALYSED = 100
 
 
 def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str, target: str) -> list[Finding]:
-    outcome = _checked(files, code, target)
+    outcome, _ = _checked(files, code, target)
     sure = {path: replace(one, min_confidence=Confidence(confidence)) for path, one in outcome.settings.items()}
     found = replace(outcome, settings=sure).findings
     once = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
@@ -139,10 +150,15 @@ def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str, targ
     return sorted([*found, *also], key=lambda one: one.sort_key)
 
 
+def guards(texts: Texts) -> list[Guard]:
+    """Every fix of these files that puts a statement below ``no_grad``, with all rules on."""
+    return _checked(tuple(texts.items()), "ALL", "")[1]
+
+
 @lru_cache(REMEMBERED)
-def _checked(files: tuple[tuple[str, str], ...], code: str, target: str) -> Outcome:
-    with _written(dict(files), code, target) as (folder, configuration), _analysed_once():
-        return check_paths([folder], configuration, 1)
+def _checked(files: tuple[tuple[str, str], ...], code: str, target: str) -> tuple[Outcome, list[Guard]]:
+    with _written(dict(files), code, target) as (folder, configuration), _analysed_once() as noted:
+        return check_paths([folder], configuration, 1), noted
 
 
 def forget() -> None:
@@ -165,16 +181,36 @@ def _fixed(files: tuple[tuple[str, str], ...]) -> Texts:
         return {**texts, **fix_paths([folder], configuration, 1).after}
 
 
-_analyses: OrderedDict[object, Analysis] = OrderedDict()
+def _starved(flow: Flow, site: Site) -> list[Backward]:
+    """The backwards of a run whose values have no graph any more once the statement at a site makes none."""
+    record = flow.record
+
+    def statement(where: Site) -> object:
+        own = flow.own_site(where)
+        return flow.lowered(own).statement(own.node)[0]
+
+    guarded = statement(site)
+    gone = {graph.gid for graph in record.graphs.values() if graph.site.node >= 0 and statement(graph.site) == guarded}
+    backwards = [event for event in record.events.values() if isinstance(event, Backward)]
+    return [
+        event
+        for event in backwards
+        if (real := {graph.gid for graph in flow.real(event.graphs)}) and (real <= gone or statement(event.site) == guarded)
+    ]
+
+
+_analyses: OrderedDict[object, tuple[Analysis, list[Guard]]] = OrderedDict()
 _facts = lru_cache(ANALYSED)(module_facts.module_facts)
 
 
 @contextmanager
-def _analysed_once(exactly: bool = False) -> Iterator[None]:
+def _analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
     """Each file is analysed once for the same code in all files and the same settings: where texts differ in a marker, or a suppression
     in its place, the same is found, of which the comments then suppress what they do. Fixes write between comments; they need
-    ``exactly`` the same texts."""
-    analyze_module = analysis.analyze_module
+    ``exactly`` the same texts. Gives a list that gets the guards of all files."""
+    analyze_module, put_below = analysis.analyze_module, Flow.under_no_grad
+    noted: list[Guard] = []
+    of_one: list[Guard] = []
 
     def remembered(project: Project, path: str, settings: Settings, runs: Runs, *others: None) -> Analysis:
         settings = replace(settings.of_analysis(), root="")  # each time in another folder
@@ -182,14 +218,26 @@ def _analysed_once(exactly: bool = False) -> Iterator[None]:
         keys = [(path, settings, *texts), (path, settings, *((one, COMMENT.sub("", text)) for one, text in texts))]
         found = _analyses.get(keys[0 if exactly else 1])
         if found is None:
-            found = analyze_module(project, path, settings, runs, *others)
+            of_one.clear()
+            found = analyze_module(project, path, settings, runs, *others), of_one.copy()
             _analyses.update(dict.fromkeys(keys, found))
             while len(_analyses) > 2 * ANALYSED:
                 _analyses.popitem(last=False)
-        return found
+        noted.extend(found[1])
+        return found[0]
 
-    with patch.object(analysis, "analyze_module", remembered), patch.object(module_facts, "module_facts", _facts):
-        yield
+    def noting(flow: Flow, site: Site, message: str, *call: str) -> Fix | None:
+        fix = put_below(flow, site, message, *call)
+        if fix is not None and call != ("set_grad_enabled",):
+            of_one.append(Guard(fix, _starved(flow, site)))
+        return fix
+
+    with (
+        patch.object(analysis, "analyze_module", remembered),
+        patch.object(module_facts, "module_facts", _facts),
+        patch.object(Flow, "under_no_grad", noting),
+    ):
+        yield noted
 
 
 @contextmanager

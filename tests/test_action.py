@@ -102,26 +102,35 @@ def test_inputs(project: Path, runner: Path) -> None:
     "value", ["; touch pwned", "$(touch pwned)", "`touch pwned`", "* && touch pwned", '" ; touch pwned ; "']
 )
 def test_inputs_are_never_run(project: Path, runner: Path, value: str) -> None:
+    """What the shell does with them is the same whatever program it then starts."""
+    (runner / "torchmemlint" / "bin" / "torchmemlint").write_text("#!/bin/sh\nexit 1\n")
     for name in ("paths", "args", "sarif_file", "fail_on"):
         step(1, project, runner, **{name: value})
     assert not list(project.rglob("pwned"))
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """The first step, done in a checkout that has modules of its own by the names of those that it needs."""
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "checkout").mkdir()
+    for name in ("venv", "pip", "ensurepip", "runpy", "json", "types", "warnings"):
+        (folder / "checkout" / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    return folder, step(0, folder / "checkout", folder / "temporary", python=sys.executable)
+
+
 @pytest.mark.slow
-def test_the_installation(project: Path, tmp_path: Path) -> None:
-    temporary = tmp_path / "fresh"
-    done = step(0, project, temporary, python=sys.executable)
+def test_the_installation(project: Path, installed: tuple[Path, Done]) -> None:
+    folder, done = installed
     if done.code and any(sign in done.text for sign in NO_NETWORK):
         pytest.skip("nothing can be installed without a network")
     assert done.code == 0, done.text
-    assert step(1, project, temporary).code == 1
+    assert step(1, project, folder / "temporary").code == 1
 
 
 @pytest.mark.slow
-def test_modules_of_the_checkout_install_nothing(project: Path, tmp_path: Path) -> None:
+def test_modules_of_the_checkout_install_nothing(installed: tuple[Path, Done]) -> None:
     """The steps run in the checkout, where `python -m` looks for modules first."""
-    for name in ("venv", "pip", "ensurepip", "runpy", "json", "types", "warnings"):
-        (project / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    step(0, project, tmp_path / "temporary", python=sys.executable)
-    assert (tmp_path / "temporary" / "torchmemlint").is_dir()
-    assert not (tmp_path / "ran").exists()
+    folder, _ = installed
+    assert (folder / "temporary" / "torchmemlint").is_dir()
+    assert not (folder / "ran").exists()

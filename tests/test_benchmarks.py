@@ -78,34 +78,9 @@ def train(net: nn.Module, loader, optimizer):
 
 
 @pytest.mark.slow
-def test_what_waits_for_a_gpu_is_one_command(tmp_path: Path) -> None:
-    """The same steps on the CPU: the evidence of one pair, a program for confirm, and one for run."""
-    pytest.importorskip("torch")
-    fixtures, output = tmp_path / "fixtures" / "TML106", tmp_path / "records"
-    program, kept = ROOT / "fixtures" / "programs" / "line_01.py", tmp_path / "kept.py"
-    kept.write_text(KEPT)
-    fixtures.mkdir(parents=True)
-    for name in ("gradient_in_a_cycle.py", "gradient_in_a_cycle.fixed.py"):
-        (fixtures / name).write_bytes((ROOT / "fixtures" / "TML106" / name).read_bytes())
-    options = ["--device", "cpu", "--fixtures", str(fixtures.parent), "--output", str(output)]
-    options += ["--run", str(program), "--claims", "zeroed_gradients"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.device", str(kept), *options], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    (file,) = output.glob("*.json")
-    record = json.loads(file.read_text(encoding="utf-8"))
-    assert record["device"]["name"] == "cpu"
-    (evidence,), (confirmed,), (watched,) = record["evidence"], record["confirm"], record["run"]
-    assert [pair["verdict"] for pair in evidence["record"]["pairs"]] == ["confirmed"]
-    assert evidence["record"]["claims"]
-    assert confirmed["findings"]
-    assert watched["report"]
-
-
-@pytest.mark.slow
 def test_what_waits_for_a_gpu_runs_through_on_a_pretended_one(tmp_path: Path) -> None:
-    """All of its processes find a GPU, those of confirm behind the sandbox, too."""
+    """One command does every step: the evidence of one pair and a claim, a program for confirm, and one for run. All of its processes
+    find a GPU, those of confirm behind the sandbox, too."""
     pytest.importorskip("torch")
     import pretend_cuda
 
@@ -133,6 +108,7 @@ def test_what_waits_for_a_gpu_runs_through_on_a_pretended_one(tmp_path: Path) ->
     assert watched["report"]
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,7 +201,7 @@ def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["appended", "deleted", "functions_that_call_all", "sums_in_loop"])
+@pytest.mark.parametrize("name", ["appended", "deleted", "sums_in_loop"])
 def test_what_libcst_may_just_read_keeps_the_bound_of_memory(name: str) -> None:
     """As heavy as it gets: libcst's tree and where its nodes stand are in memory together."""
     files = SHAPES[name](heaviest(name))
@@ -230,9 +230,9 @@ def test_what_is_in_brackets_weighs_more() -> None:
 @pytest.mark.parametrize("name", ["class_chain", "many_methods", "small_functions"])
 def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> None:
     """Twice the lines take twice the time at most, of which a machine that is busy takes more for both."""
-    half, measured = cost(SHAPES[name](2000), 60), cost(SHAPES[name](4000), 60)
+    half, measured = cost(SHAPES[name](1000), 60), cost(SHAPES[name](2000), 60)
     assert measured.done
-    assert measured.seconds < 20
+    assert measured.seconds < 10
     assert measured.seconds < 3 * half.seconds
     assert measured.megabytes < 130
 
@@ -299,7 +299,7 @@ def test_a_record_is_of_one_state_of_the_code(tmp_path: Path) -> None:
     assert record.read_text() == now
 
 
-SEARCHED = 24
+SEARCHED = 12
 
 
 def is_grave(fault: str) -> bool:
@@ -311,7 +311,7 @@ def is_grave(fault: str) -> bool:
 @pytest.mark.timed
 @pytest.mark.slow
 def test_a_search_finds_nothing(tmp_path: Path) -> None:
-    """In so many cases, the same ones on each machine: a minute of CPU on a slow one."""
+    """In so many cases, the same ones on each machine: half a minute of CPU on a slow one."""
     record = tmp_path / "search.jsonl"
     wanted = [(name, 1200) for name in sorted(SHAPES)] + [(f"mix-{seed}", 400) for seed in range(MIXTURES)]
     chosen = random.Random(7).sample(wanted, SEARCHED)

@@ -157,6 +157,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_budget")
 def test_an_option_that_was_taken_away_does_not_stop_a_documented_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""Every fixture pair that can be run: the mistake shows, and the corrected twin is flat."""
+"""Fixture pairs that can be run: the mistake shows, and the corrected twin is flat."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 @pytest.mark.slow
-def test_all_pairs_are_confirmed_and_all_controls_flat() -> None:
-    pairs = list(find_pairs(FIXTURES))
+def test_pairs_of_each_rule_are_confirmed_and_their_controls_flat() -> None:
+    """Two of each rule; that every pair is true is measured without a sandbox, in ``test_fixtures_run.py``."""
+    found = list(find_pairs(FIXTURES))
+    pairs = [pair for code in sorted({pair.code for pair in found}) for pair in [one for one in found if one.code == code][:2]]
     assert {pair.code for pair in pairs} >= {"TML101", "TML102", "TML103", "TML201", "TML204", "TML402"}
     with ThreadPoolExecutor(2) as threads:
         settled = list(threads.map(settle_pair, pairs))

@@ -278,7 +278,7 @@ def test_files_of_torch_are_no_crash() -> None:
         pytest.skip("torch is not installed")
     root = Path(spec.origin).parent
     files = sorted(path for path in root.rglob("*.py") if path.stat().st_size < 200_000)
-    for path in random.Random(0).sample(files, 150):
+    for path in random.Random(0).sample(files, 50):
         text = path.read_text(encoding="utf-8")
         judge({"fuzz.py": text})
         assert not marks(text)

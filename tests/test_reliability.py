@@ -28,7 +28,6 @@ from torchmemlint.project import neighbours
 ROOT = Path(__file__).parent.parent
 PATIENCE = 1500
 """Seconds of wall time for a minute of CPU: the machine may be busy."""
-CASES_OF_A_KIND = 2
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 
 
@@ -206,24 +205,25 @@ def campaign(tmp_path: Path, *arguments: str, program: str = "") -> tuple[int, d
 @LINUX
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE + 60)
-@pytest.mark.parametrize(("name", "kinds"), [("fuzz", 9), ("faults", 14), ("kills", 15)])
-def test_the_first_cases_of_a_campaign_find_nothing(tmp_path: Path, name: str, kinds: int) -> None:
-    """They are the same on each machine, some of each kind; the campaigns themselves go on for hours."""
-    status, record = campaign(tmp_path, name, "--most", str(CASES_OF_A_KIND * kinds))
+@pytest.mark.parametrize(("name", "cases", "kinds"), [("fuzz", 9, 9), ("faults", 14, 14), ("kills", 28, 15)])
+def test_the_first_cases_of_a_campaign_find_nothing(tmp_path: Path, name: str, cases: int, kinds: int) -> None:
+    """They are the same on each machine, as many as it takes to have one of each kind; the campaigns themselves go on for hours."""
+    status, record = campaign(tmp_path, name, "--most", str(cases))
     assert record["open"] == {}
     assert status == 0
     assert isinstance(record["cases"], dict)
     assert len(record["cases"]) == kinds
-    assert sum(record["cases"].values()) == CASES_OF_A_KIND * kinds
+    assert sum(record["cases"].values()) == cases
 
 
 @LINUX
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE + 60)
-@pytest.mark.parametrize("name", ["server", "long_life"])
-def test_half_a_load_finds_nothing(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "part"), [("server", 0.2), ("long_life", 0.1)])
+def test_a_part_of_a_load_finds_nothing(tmp_path: Path, name: str, part: float) -> None:
+    """Enough edits for what is left open, or lives on, with each of them, and for a text that is analysed again and kept."""
     pytest.importorskip("pygls")
-    status, record = campaign(tmp_path, name, "--part", "0.5")
+    status, record = campaign(tmp_path, name, "--part", str(part))
     assert (status, record["open"]) == (0, {})
 
 
@@ -306,9 +306,8 @@ def test_another_file_beside_the_others_seldom_changes_what_a_case_is_made_of() 
 @pytest.mark.slow
 def test_generated_code_is_the_same_for_the_same_seed_and_mostly_parses() -> None:
     """A case of a record can be run again; and code that parses gets past the parser, which damaged code seldom does."""
-    found = [programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 5) for number in range(4)]
-    again = [programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 5) for number in range(4)]
-    assert found == again
+    found = [programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 4) for number in range(3)]
+    assert found[1] == programs(random.Random(1), [FILES["train.py"], FILES["fit.py"]], 4)
     texts = [text for several in found for text in several]
     assert len(set(texts)) > len(texts) / 2
     assert all("import torch" in text for text in texts)

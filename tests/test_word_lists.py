@@ -14,6 +14,11 @@ SINGLE_NAMES = 61
 """So many single names of libraries stand in the engine and the rules beside the tables. It may only fall."""
 
 
+@pytest.fixture(scope="module")
+def constants() -> list[tuple[str, str, str, list[str]]]:
+    return listed(PACKAGE)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "kind"),
     [
@@ -51,13 +56,13 @@ def f(name: "Tensor") -> bool:
     assert single_names(tmp_path) == [("rules/a.py", 5, "softmax"), ("rules/a.py", 5, "bmm")]
 
 
-def test_no_list_of_the_engine_or_a_rule_has_names_of_libraries() -> None:
-    found = [(file, name) for kind, file, name, _ in listed(PACKAGE) if kind == LIBRARY]
+def test_no_list_of_the_engine_or_a_rule_has_names_of_libraries(constants: list[tuple[str, str, str, list[str]]]) -> None:
+    found = [(file, name) for kind, file, name, _ in constants if kind == LIBRARY]
     assert found == [], "put them into torch_facts/LIBRARY.toml, and read them with TORCH.words"
 
 
-def test_what_is_known_of_a_list_could_not_be_told_from_its_words() -> None:
-    words = {(file, name): each for _, file, name, each in listed(PACKAGE)}
+def test_what_is_known_of_a_list_could_not_be_told_from_its_words(constants: list[tuple[str, str, str, list[str]]]) -> None:
+    words = {(file, name): each for _, file, name, each in constants}
     for (file, name), (kind, why) in KNOWN.items():
         assert word_lists.kind_by_words(file, words[file, name]) != kind, (file, name)
         assert why

@@ -33,13 +33,23 @@ SOON = 60
 """Seconds; to be gone takes milliseconds, on a machine that has time for us."""
 
 
+def laid_out(folder: Path) -> Path:
+    folder.mkdir()
+    for number in range(16):
+        (folder / f"m{number}.py").write_text("".join(LEAK.replace("{0}", f"_{number}_{each}") for each in range(6)))
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    for number in range(16):
-        (made / f"m{number}.py").write_text("".join(LEAK.replace("{0}", f"_{number}_{each}") for each in range(6)))
-    return made
+    return laid_out(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What is printed about such a folder, of which nothing was kept."""
+    folder = laid_out(tmp_path_factory.mktemp("whole") / "project")
+    return lint("-j2", "--output-format", "concise", "--no-cache", cwd=folder).stdout
 
 
 def marked(mark: str) -> list[str]:
@@ -68,7 +78,7 @@ def marked(mark: str) -> list[str]:
         (signal.SIGTERM, 1),
     ],
 )
-def test_who_is_stopped_leaves_nothing(folder: Path, number: signal.Signals, processes: int) -> None:
+def test_who_is_stopped_leaves_nothing(folder: Path, whole: bytes, number: signal.Signals, processes: int) -> None:
     """At the moment when so many processes are at work."""
     mark = uuid.uuid4().hex
     arguments = ["--fix", "--unsafe-fixes"] if processes == 1 else []
@@ -99,8 +109,7 @@ def test_who_is_stopped_leaves_nothing(folder: Path, number: signal.Signals, pro
     assert list(folder.parent.glob(".torchmemlint-*")) == list(folder.glob(".torchmemlint-*")) == []
     assert not (folder.parent / "report.json").exists()
     assert {path: path.read_text() for path in folder.glob("*.py")} == before
-    again = lint("-j2", "--output-format", "concise", cwd=folder)
-    assert again.stdout == lint("-j2", "--output-format", "concise", "--no-cache", cwd=folder).stdout
+    assert lint("-j2", "--output-format", "concise", cwd=folder).stdout == whole
 
 
 def test_processes_of_a_pool_end_with_who_made_it(tmp_path: Path) -> None:
