@@ -261,6 +261,26 @@ def test_a_buffer_that_fills_up_is_not_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_prepares_a_batch_is_no_step(tmp_path: Path) -> None:
+    text = NETWORK + (
+        "from torch.utils.data import DataLoader, Dataset\n\n\n"
+        "class Samples(Dataset):\n"
+        "    def __init__(self):\n        self.change = nn.Upsample(2048)\n        self.used = []\n\n"
+        "    def __len__(self):\n        return 2048\n\n"
+        "    def __getitem__(self, index):\n"
+        "        if KEEPS:\n            self.used.append(torch.ones(256))\n"
+        "        return self.change(torch.ones(1, 1, 16))[0, 0, :16].clone()\n\n\n"
+        "for epoch in range(2):\n"
+        "    for batch in DataLoader(Samples(), batch_size=64):\n        model(batch)\n"
+    )
+    done = run(tmp_path, text.replace("KEEPS", "False"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "torchmemlint: nothing grows: 64 steps of the loop at train.py:26 were measured.\n"
+    done = run(tmp_path, text.replace("KEEPS", "True"))
+    assert done.stderr.startswith("train.py:21: "), done.stderr
+    assert ".used`" in done.stderr.splitlines()[0]
+
+
 def test_growth_can_fail_a_run_and_is_a_record_for_check(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     report = tmp_path / "grown.json"
