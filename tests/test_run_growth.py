@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from textwrap import dedent
 from types import CodeType, FrameType
@@ -159,6 +160,40 @@ def test_another_tracer_is_not_replaced() -> None:
         assert sys.gettrace() is other
     finally:
         sys.settrace(before)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring watches all threads at once")
+def test_whatever_ends_the_tracing_leaves_no_tracer() -> None:
+    def fails(frame: FrameType | None) -> object:
+        if frame is not None:
+            raise ValueError
+        return None
+
+    before = sys.gettrace()
+    traced: list[object] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def other() -> None:
+        begun.set()
+        go.wait(60)
+        _grows([])  # a call, by which the thread can see that the tracing is over
+        traced.append(sys.gettrace())
+
+    tracer = lines.Tracer([lines.Watched(fails)])
+    tracer.start(sys._getframe())
+    if tracer.refused:
+        pytest.skip("another tracer is at work")
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait(60)
+    _grows([])
+    assert not tracer.running
+    tracer.stop(None)
+    assert sys.gettrace() is before
+    assert type(sys._getframe().f_trace) is not lines._Function
+    go.set()
+    thread.join(60)
+    assert traced == [None]
 
 
 def test_the_command_line_is_taken_apart() -> None:

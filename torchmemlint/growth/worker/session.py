@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -104,7 +105,7 @@ class Session:
         self._forget = False
         self._freed = self._freed_before = 0
         self._stride = 1
-        self.create_graph: list[Place] = []
+        self.create_graph: Counter[Place] = Counter()
         self.stop_program: Callable[[], None] | None = None
 
     # -- each call
@@ -122,11 +123,13 @@ class Session:
         finally:
             self._lock.release()
 
+    def creates_graph(self, line: Place) -> None:
+        """A backward with ``create_graph=True`` begins at this line."""
+        self.create_graph[line] += 1
+
     def begin_anew(self, frame: FrameType) -> None:
         """Forget all loops so far."""
         with self._lock:
-            if self._trace is not None:
-                self._trace[1].stop(frame)
             self._cancel()
             self.loops.clear()
 
@@ -163,7 +166,7 @@ class Session:
         if self._look is not None:
             self._look[1].cancel()
         if self._trace is not None:
-            self._trace[1].running = False
+            self._trace[1].stop(None)
         self._look = self._trace = None
 
     # -- samples
@@ -360,7 +363,7 @@ class Session:
         self.collected.stop()
         with self._lock:
             if self._trace is not None:
-                self._trace[1].running = False
+                self._trace[1].stop(None)
                 self._end_tracing(self.loops[self._trace[0]], sys._getframe())
             self._cancel()
 
