@@ -113,6 +113,11 @@ class Tracer:
             self._codes: list[CodeType] = []
             for current in users(frame):
                 self._local(current.f_code)
+            for thread, top in sys._current_frames().items():
+                if thread != self._thread:
+                    self._last[thread] = callers(top)
+                    for current in users(top):
+                        self._local(current.f_code)
 
         def _local(self, code: CodeType) -> None:
             events = sys.monitoring.events
@@ -125,6 +130,7 @@ class Tracer:
             if not self.running or not is_users_file(code.co_filename):
                 return sys.monitoring.DISABLE
             self._local(code)
+            self._event(sys._getframe(1), False)  # what a generator does first, it does in the line where it stopped
             return None
 
         def _line(self, code: CodeType, line: int) -> object:

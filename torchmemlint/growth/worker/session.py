@@ -297,12 +297,13 @@ class Session:
             lines = [tuple(Place(*one) for one in (line,)) for line in keeper.lines] or watched.found
             if keeper.mark is not None and not keeper.lines and not lines and not tracer.refused and keeper.kind != "cycle":
                 continue  # it does not change in an iteration: survivors of something that is bounded
-            if keeper.elsewhere is not None and sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
-                line = line_that_fills(keeper.elsewhere, keeper.holder)
-                lines = [(line,)] if line is not None else []
+            if keeper.elsewhere is not None:
+                lines = lines_elsewhere(keeper.elsewhere, keeper.holder, lines)
             one = Found(keeper, lines, rate, loop.count, loop.count, grew=True)
             if keeper.elsewhere is not None:
-                one.no_line = "another thread puts it there, whose lines can be traced from Python 3.12 on"
+                one.no_line = "another thread puts it there"
+                if sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
+                    one.no_line += ", whose lines can be traced from Python 3.12 on"
             if tracer.refused:
                 one.no_line = "another tool traces"
             one.length = keeper.length(frame) if keeper.length is not None else None
@@ -380,6 +381,15 @@ def runs(loop: Loop, frame: FrameType) -> bool:
 
 def _nothing(frame: FrameType | None) -> object:
     return None
+
+
+def lines_elsewhere(code: CodeType, name: str, lines: list[tuple[Place, ...]]) -> list[tuple[Place, ...]]:
+    """The lines of another thread, whose function holds the variable: this thread may have seen the change first."""
+    theirs = [line for line in lines if any((one.path, one.function) == (code.co_filename, name_of(code)) for one in line)]
+    if theirs:
+        return theirs
+    line = line_that_fills(code, name)
+    return [(line,)] if line is not None else []
 
 
 def callers_of(frame: FrameType) -> list[Place]:
