@@ -260,6 +260,10 @@ GROUPS = NETWORK + (
     "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor i in range(40):\n    code = torch.zeros(32, 16, requires_grad=True)\n"
     "    optimizer.add_param_group({'params': [code]})\n    model(code).sum().backward()\n    optimizer.step()\n"
 )
+SHOWN = NETWORK + (
+    "class Evaluation:\n    def __init__(self):\n        self.outputs = []\n\n    def step(self):\n        out = model(torch.randn(32, 16))\n"
+    "        self.outputs.append(out.detach().numpy()[:, :4])\n\n\nevaluation = Evaluation()\nfor i in range(40):\n    evaluation.step()\n"
+)
 MADE = NETWORK + "kept = [model(torch.randn(32, 16)) for i in range(60)]\n"
 THREAD = NETWORK + (
     "import queue, threading\ninbox = queue.Queue()\n\n\ndef writer():\n    pending = []\n    while (item := inbox.get()) is not None:\n"
@@ -274,9 +278,9 @@ THREAD = NETWORK + (
     [
         (CONTEXT, 12, "`trail` (context variable)"), (ARRAY, 12, "`results`"), (GENERATOR, 11, "`seen` (local of the generator `window`)"),
         (TWO_NAMES, 15, "`hidden` (local of `train`)"), (RECORDS, 16, "`records`"), (COLLECTED, 12, "through `Step.done`"),
-        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (THREAD, 15, "`pending` (local of `writer`)"),
+        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (SHOWN, 14, "`self.outputs` (local of `Evaluation.step`)"), (THREAD, 15, "`pending` (local of `writer`)"),
     ],
-    ids=["context", "array", "generator", "two names", "records", "collected", "groups", "made", "thread"],
+    ids=["context", "array", "generator", "two names", "records", "collected", "groups", "made", "shown", "thread"],
 )  # fmt: skip
 def test_holders_of_other_kinds_are_named(tmp_path: Path, text: str, line: int, holder: str) -> None:
     pytest.importorskip("torch")
