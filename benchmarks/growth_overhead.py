@@ -1,6 +1,7 @@
 """``python -m benchmarks.growth_overhead``: the CPU time that ``torchmemlint run`` adds to steps in which nothing grows.
 
-Pairs of runs, one with and one without it, in turns; each measures the CPU time of its own loop. In some further runs, the time inside
+Pairs of runs, one with and one without it, in turns; each measures the CPU time of its own loop. ``--turns``: pairs of stretches of
+one run, with the hooks and without them, between which a busy machine changes less. In some further runs, the time inside
 of the hook is added up: the tool's own clock, which the noise of other programs does not reach.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from textwrap import dedent
+from typing import Any
 
 ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -53,10 +55,33 @@ PROGRAM = dedent(
     own = [0.0]
 
 
-    def clock():
+    def hooks_of_the_run():
         import gc
 
         (hooks,) = [one for one in gc.get_objects() if type(one).__module__ == "torchmemlint.growth.worker.attach" and type(one).__name__ == "Hooks"]
+        return hooks
+
+
+    def train_in_turns(pairs, steps):
+        hooks, times, begin, on = hooks_of_the_run(), [], time.process_time(), True
+        for step in range(2 * pairs * steps + 1):
+            if step and step % steps == 0:
+                times.append(time.process_time() - begin)
+                on = not on
+                if on:
+                    hooks._module(torch), hooks._backward(torch), hooks._loader(torch)
+                else:
+                    hooks.remove()
+                begin = time.process_time()
+            loss = model(torch.randn(shape)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return times
+
+
+    def clock():
+        hooks = hooks_of_the_run()
         event = hooks._event
 
         def timed(frame):
@@ -67,6 +92,9 @@ PROGRAM = dedent(
         hooks._event = timed
 
 
+    if "turns" in sys.argv:
+        print(json.dumps(train_in_turns(int(sys.argv[4]), steps)))
+        sys.exit()
     if "clock" in sys.argv:
         clock()
     train(10)
@@ -89,11 +117,31 @@ class Once:
 
 def once(file: Path, kind: str, steps: int, watched: bool, *more: str) -> Once:
     """One run of the program, with ``more`` arguments."""
+    return Once(*_output(file, kind, steps, watched, *more))
+
+
+def _output(file: Path, kind: str, steps: int, watched: bool, *more: str) -> list[Any]:
     before = ["-m", "torchmemlint", "run", "--output-file", os.devnull] if watched else []
     command = [sys.executable, *before, str(file), kind, str(steps), *more]
     given = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=file.parent, env=given)
-    return Once(*json.loads(done.stdout.splitlines()[-1]))
+    output: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return output
+
+
+def in_turns(kind: str, pairs: int, steps: int) -> str:
+    """One run whose loop has the hooks for some steps, then not, and so on."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "train.py"
+        file.write_text(PROGRAM, encoding="utf-8")
+        times = _output(file, kind, steps, True, "turns", str(pairs))
+    with_it, without = times[::2], times[1::2]
+    added = sorted(100 * (one / other - 1) for one, other in zip(with_it, without, strict=True))
+    low, high = added[len(added) // 20], added[-1 - len(added) // 20]
+    return (
+        f"{pairs} pairs of {steps} steps of {1000 * median(without) / steps:.1f} ms in one run: median {median(added):+.1f} % (90 %: {low:+.1f} to "
+        f"{high:+.1f} %), {100 * (sum(with_it) / sum(without) - 1):+.1f} % in all."
+    )
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -103,7 +151,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--clocked", type=int, default=3, help="runs with the tool's own clock")
+    parser.add_argument("--turns", action="store_true", help="stretches of one run")
     given = parser.parse_args(None if arguments is None else list(arguments))
+    if given.turns:
+        print(in_turns(given.kind, given.pairs, given.steps))
+        return 0
     added: list[float] = []
     steps: list[float] = []
     memory: list[int] = []

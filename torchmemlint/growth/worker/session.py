@@ -30,7 +30,7 @@ LONGEST_WINDOW = 400
 SHARE, AT_LEAST, FOR_FIRST = 0.05, 1.0, 2.0
 """Looks may take a second of CPU time, and this share of the run's; ``FOR_FIRST`` seconds until a loop has had its first, so that the
 loop which makes the data leaves some for the one that trains."""
-METER_SHARE = 0.01
+METER_SHARE = 0.005
 MOST_POINTS = 4096
 MOST_RENEWED = 3
 ASK_AGAIN = 1.25
