@@ -507,3 +507,56 @@ def test_reports_of_other_formats(
     (result,) = given["runs"][0]["results"]
     assert result["ruleId"] == "TML901"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 3
+
+
+LONG = """\
+import gc
+import sys
+import tracemalloc
+
+import torch
+from torchmemlint.growth.worker.session import Session
+
+session = Session()
+kept = []
+
+
+def held():
+    gc.collect()
+    ours = tracemalloc.Filter(True, "*/torchmemlint/growth/*")
+    return sum(one.size for one in tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename"))
+
+
+def loop(steps):
+    for step in range(steps):
+        session.event(sys._getframe())
+        session.creates_graph(place)
+        if GROWS:
+            kept.append(torch.ones(64))
+
+
+from torchmemlint.growth.worker.frames import Place
+
+place = Place("train.py", 1, "loop")
+tracemalloc.start()
+sizes = []
+for steps in (5_000, 10_000):
+    loop(steps)
+    sizes.append(held())
+session.finish()
+assert not session.off, session.off
+print(*sizes, sum(len(loop.found) for loop in session.loops.values()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grows", [False, True])
+def test_its_own_memory_does_not_grow_with_the_steps(tmp_path: Path, grows: bool) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(LONG.replace("GROWS", str(grows)), encoding="utf-8")
+    done = forked.script("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, last, found = map(int, done.stdout.split())
+    assert first < 2_000_000
+    assert last < first + 200_000, "10,000 steps later"
+    assert (found > 0) is grows
