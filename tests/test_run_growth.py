@@ -278,7 +278,7 @@ THREAD = NETWORK + (
     [
         (CONTEXT, 12, "`trail` (context variable)"), (ARRAY, 12, "`results`"), (GENERATOR, 11, "`seen` (local of the generator `window`)"),
         (TWO_NAMES, 15, "`hidden` (local of `train`)"), (RECORDS, 16, "`records`"), (COLLECTED, 12, "through `Step.done`"),
-        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (SHOWN, 14, "`self.outputs` (local of `Evaluation.step`)"), (THREAD, 15, "`pending` (local of `writer`)"),
+        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (SHOWN, 14, "`self.outputs` (local of "), (THREAD, 15, "`pending` (local of `writer`)"),
     ],
     ids=["context", "array", "generator", "two names", "records", "collected", "groups", "made", "shown", "thread"],
 )  # fmt: skip
