@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from textwrap import dedent
 from types import CodeType, FrameType
@@ -161,6 +162,40 @@ def test_another_tracer_is_not_replaced() -> None:
         sys.settrace(before)
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring watches all threads at once")
+def test_whatever_ends_the_tracing_leaves_no_tracer() -> None:
+    def fails(frame: FrameType | None) -> object:
+        if frame is not None:
+            raise ValueError
+        return None
+
+    before = sys.gettrace()
+    traced: list[object] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def other() -> None:
+        begun.set()
+        go.wait(60)
+        _grows([])  # a call, by which the thread can see that the tracing is over
+        traced.append(sys.gettrace())
+
+    tracer = lines.Tracer([lines.Watched(fails)])
+    tracer.start(sys._getframe())
+    if tracer.refused:
+        pytest.skip("another tracer is at work")
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait(60)
+    _grows([])
+    assert not tracer.running
+    tracer.stop(None)
+    assert sys.gettrace() is before
+    assert type(sys._getframe().f_trace) is not lines._Function
+    go.set()
+    thread.join(60)
+    assert traced == [None]
+
+
 def test_the_command_line_is_taken_apart() -> None:
     assert command.split(["--steps", "5", "train.py", "--steps", "7"]) == (["--steps", "5"], ["train.py", "--steps", "7"])
     assert command.split(["--live", "-m", "pkg.train", "-x"]) == (["--live"], ["-m", "pkg.train", "-x"])
@@ -225,6 +260,10 @@ GROUPS = NETWORK + (
     "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor i in range(40):\n    code = torch.zeros(32, 16, requires_grad=True)\n"
     "    optimizer.add_param_group({'params': [code]})\n    model(code).sum().backward()\n    optimizer.step()\n"
 )
+SHOWN = NETWORK + (
+    "class Evaluation:\n    def __init__(self):\n        self.outputs = []\n\n    def step(self):\n        out = model(torch.randn(32, 16))\n"
+    "        self.outputs.append(out.detach().numpy()[:, :4])\n\n\nevaluation = Evaluation()\nfor i in range(40):\n    evaluation.step()\n"
+)
 MADE = NETWORK + "kept = [model(torch.randn(32, 16)) for i in range(60)]\n"
 THREAD = NETWORK + (
     "import queue, threading\ninbox = queue.Queue()\n\n\ndef writer():\n    pending = []\n    while (item := inbox.get()) is not None:\n"
@@ -239,9 +278,9 @@ THREAD = NETWORK + (
     [
         (CONTEXT, 12, "`trail` (context variable)"), (ARRAY, 12, "`results`"), (GENERATOR, 11, "`seen` (local of the generator `window`)"),
         (TWO_NAMES, 15, "`hidden` (local of `train`)"), (RECORDS, 16, "`records`"), (COLLECTED, 12, "through `Step.done`"),
-        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (THREAD, 15, "`pending` (local of `writer`)"),
+        (GROUPS, 11, "`optimizer.param_groups`"), (MADE, 8, "`list` (that an expression is making)"), (SHOWN, 14, "`self.outputs` (local of "), (THREAD, 15, "`pending` (local of `writer`)"),
     ],
-    ids=["context", "array", "generator", "two names", "records", "collected", "groups", "made", "thread"],
+    ids=["context", "array", "generator", "two names", "records", "collected", "groups", "made", "shown", "thread"],
 )  # fmt: skip
 def test_holders_of_other_kinds_are_named(tmp_path: Path, text: str, line: int, holder: str) -> None:
     pytest.importorskip("torch")
@@ -261,6 +300,26 @@ def test_a_buffer_that_fills_up_is_not_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_prepares_a_batch_is_no_step(tmp_path: Path) -> None:
+    text = NETWORK + (
+        "from torch.utils.data import DataLoader, Dataset\n\n\n"
+        "class Samples(Dataset):\n"
+        "    def __init__(self):\n        self.change = nn.Upsample(2048)\n        self.used = []\n\n"
+        "    def __len__(self):\n        return 2048\n\n"
+        "    def __getitem__(self, index):\n"
+        "        if KEEPS:\n            self.used.append(torch.ones(256))\n"
+        "        return self.change(torch.ones(1, 1, 16))[0, 0, :16].clone()\n\n\n"
+        "for epoch in range(2):\n"
+        "    for batch in DataLoader(Samples(), batch_size=64):\n        model(batch)\n"
+    )
+    done = run(tmp_path, text.replace("KEEPS", "False"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "torchmemlint: nothing grows: 64 steps of the loop at train.py:26 were measured.\n"
+    done = run(tmp_path, text.replace("KEEPS", "True"))
+    assert done.stderr.startswith("train.py:21: "), done.stderr
+    assert ".used`" in done.stderr.splitlines()[0]
+
+
 def test_growth_can_fail_a_run_and_is_a_record_for_check(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     report = tmp_path / "grown.json"
@@ -448,3 +507,56 @@ def test_reports_of_other_formats(
     (result,) = given["runs"][0]["results"]
     assert result["ruleId"] == "TML901"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 3
+
+
+LONG = """\
+import gc
+import sys
+import tracemalloc
+
+import torch
+from torchmemlint.growth.worker.session import Session
+
+session = Session()
+kept = []
+
+
+def held():
+    gc.collect()
+    ours = tracemalloc.Filter(True, "*/torchmemlint/growth/*")
+    return sum(one.size for one in tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename"))
+
+
+def loop(steps):
+    for step in range(steps):
+        session.event(sys._getframe())
+        session.creates_graph(place)
+        if GROWS:
+            kept.append(torch.ones(64))
+
+
+from torchmemlint.growth.worker.frames import Place
+
+place = Place("train.py", 1, "loop")
+tracemalloc.start()
+sizes = []
+for steps in (5_000, 10_000):
+    loop(steps)
+    sizes.append(held())
+session.finish()
+assert not session.off, session.off
+print(*sizes, sum(len(loop.found) for loop in session.loops.values()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grows", [False, True])
+def test_its_own_memory_does_not_grow_with_the_steps(tmp_path: Path, grows: bool) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(LONG.replace("GROWS", str(grows)), encoding="utf-8")
+    done = forked.script("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, last, found = map(int, done.stdout.split())
+    assert first < 2_000_000
+    assert last < first + 200_000, "10,000 steps later"
+    assert (found > 0) is grows

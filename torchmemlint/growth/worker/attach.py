@@ -23,6 +23,8 @@ class Hooks:
         self._event, self._create_graph, self._begin_anew = event, create_graph, begin_anew
         self._undo: list[Callable[[], None]] = []
         self._calls = 0
+        self._inside: set[int] = set()
+        """The threads that are in an outermost call."""
         self.bare: Calls | None = None
 
     def install(self, torch: Any) -> None:
@@ -56,7 +58,7 @@ class Hooks:
     def _module(self, torch: Any) -> None:
         from _thread import get_ident
 
-        original, event, inside, get_frame = torch.nn.Module.__call__, self._seen, set(), sys._getframe
+        original, event, inside, get_frame = torch.nn.Module.__call__, self._seen, self._inside, sys._getframe
         compiling, hooks = torch.compiler.is_compiling, self
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,17 +98,26 @@ class Hooks:
         self._undo.append(lambda: _put_back(torch.Tensor, "backward", backward, original))
 
     def _loader(self, torch: Any) -> None:
+        from _thread import get_ident
+
         from torch.utils.data import dataloader
 
         cls, event, hooks, get_frame = dataloader._BaseDataLoaderIter, self._seen, self, sys._getframe
-        original, seen = cls.__next__, 0
+        original, seen, inside = cls.__next__, 0, self._inside
 
         def __next__(self: Any) -> Any:
             nonlocal seen
+            thread = get_ident()
+            if thread in inside:
+                return original(self)
             if hooks._calls == seen:
                 event(get_frame(1))
             seen = hooks._calls
-            return original(self)
+            inside.add(thread)  # transforms are modules, too, and the samples of a batch are no steps
+            try:
+                return original(self)
+            finally:
+                inside.discard(thread)
 
         setattr(cls, "__next__", __next__)  # noqa: B010
         self._undo.append(lambda: _put_back(cls, "__next__", __next__, original))

@@ -11,7 +11,7 @@ from typing import Any
 
 from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, is_node, is_tensor, storage_of, tensors_and_nodes
 from torchmemlint.growth.worker.holders import CACHE, Path, is_a, is_array
-from torchmemlint.growth.worker.unseen import is_older
+from torchmemlint.growth.worker.unseen import held_by, is_older
 
 NAMED = ("local", "global", "class", "generator", "context")
 """Kinds of roots that are a name in the program."""
@@ -142,7 +142,7 @@ def _held(holder: Any) -> list[Any]:
     if is_a(holder, dict):
         return list(dict.values(holder))
     if is_array(holder):
-        return holder.ravel().tolist() if holder.dtype.char == "O" else []
+        return held_by(holder)
     if is_a(holder, types.FunctionType):
         return [*(holder.__closure__ or ()), *(holder.__defaults__ or ()), *(holder.__kwdefaults__ or {}).values()]
     if is_a(holder, types.FrameType):

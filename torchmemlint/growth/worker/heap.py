@@ -106,18 +106,22 @@ class Snapshot:
 
 class Begin:
     """The moment from which on objects are new. Where nothing in the program but torch uses ``gc``, the objects of now are frozen until
-    ``end``: then a scan sees the new ones alone, which takes a hundredth of the time. Else the ids of all of them are kept. ``new`` are
-    the ids of those that were made since, once it has ended."""
+    ``end``: then a scan sees the new ones alone, which takes a hundredth of the time. Else the ids of all of them are kept, and weak
+    references to tensors, because a new one may get the id of one that has gone. ``new`` are the ids of those that were made since, once
+    it has ended."""
 
     def __init__(self) -> None:
         self.sequence = born_now()
         self.frozen = gc.get_freeze_count() == 0 and not _uses_gc()
         self._ids = array("Q")
+        self._tensors: dict[int, weakref.ref[Any]] = {}
         self.new: set[int] = set()
         if self.frozen:
             gc.freeze()
         else:
-            self._ids = array("Q", map(id, gc.get_objects()))
+            everything = gc.get_objects()
+            self._ids = array("Q", map(id, everything))
+            self._tensors = {id(one): weakref.ref(one) for one in tensors_and_nodes(everything)[0]}
 
     def end(self, ids: bool = True) -> None:
         """All objects are the collector's again; from now on it can be asked which are new."""
@@ -126,8 +130,15 @@ class Begin:
             gc.unfreeze()
             self.frozen = False
         elif ids and self._ids:
-            self.new = set(map(id, gc.get_objects())).difference(self._ids)
-            self._ids = array("Q")
+            everything = gc.get_objects()
+            now = set(map(id, everything))
+            self.new = now.difference(self._ids)
+            self.new.update(key for key, reference in self._tensors.items() if key in now and reference() is None)
+            for one in tensors_and_nodes(everything)[0]:
+                reference = self._tensors.get(id(one))
+                if reference is None or reference() is not one:
+                    self.new.add(id(one))
+            self._ids, self._tensors = array("Q"), {}
 
     def is_new(self, thing: object) -> bool:
         """Whether something was made since."""

@@ -138,7 +138,10 @@ class Search:
             self._mine.add(id(level))
             if not level:
                 break
-            referrers = gc.get_referrers(*level)
+            asked = tuple(level)  # from Python 3.13 on, the tuple of the arguments is among the referrers
+            self._mine.add(id(asked))
+            self._kept.append(asked)
+            referrers = gc.get_referrers(*asked)
             self._mine.add(id(referrers))
             found = [one for one in referrers if id(one) not in self._mine and not self._ignored(one)]
             self._mine.add(id(found))
@@ -299,6 +302,13 @@ def is_array(thing: object) -> bool:
     return numpy is not None and is_a(thing, numpy.ndarray)
 
 
+def is_numbers(thing: object) -> bool:
+    """Whether something is an array of numpy that holds no objects; it may show the memory of a tensor."""
+    if not is_array(thing):
+        return False
+    return bool(sys.modules["numpy"].ndarray.dtype.__get__(thing).char != "O")
+
+
 def attributes(thing: Any) -> dict[str, Any]:
     """The attributes of an instance, without asking its class for them."""
     found: dict[str, Any] = {}
@@ -428,6 +438,8 @@ def described(chain: list[Any]) -> str:
         return "a dict" if len(chain) < 2 else "`{" + repr(_key_of(top, chain[-2])) + ": …}`"
     if is_a(top, (list, set, frozenset, collections.deque)):
         return f"a {type(top).__name__} of tensors"
+    if is_numbers(top):
+        return "an array that shows a tensor"
     if is_array(top):
         return "an array of tensors"
     if is_a(top, tuple):

@@ -65,17 +65,18 @@ class Tracer:
             threading.settrace(start)
             sys.settrace(start)
 
-    def stop(self, frame: FrameType) -> None:
-        """Trace no longer; every frame has its tag again."""
-        if not self.running:
-            return
-        self._changed(frame)
+    def stop(self, frame: FrameType | None) -> None:
+        """Trace no longer; every frame has its tag again. ``frame``: where the program is, if what the last line did counts."""
+        if self.running and frame is not None:
+            self._changed(frame)
         self.running = False
         if sys.version_info >= (3, 12):
-            self._end_monitoring()
+            if self._tool is not None:
+                self._end_monitoring()
             return
-        sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        _stop_tracing()
+        if type(threading.gettrace()) is _Function:
+            threading.settrace(None)  # type: ignore[arg-type]
         for current in self._traced:
             if type(current.f_trace) is _Function:
                 current.f_trace = current.f_trace.tag
@@ -112,6 +113,11 @@ class Tracer:
             self._codes: list[CodeType] = []
             for current in users(frame):
                 self._local(current.f_code)
+            for thread, top in sys._current_frames().items():
+                if thread != self._thread:
+                    self._last[thread] = callers(top)
+                    for current in users(top):
+                        self._local(current.f_code)
 
         def _local(self, code: CodeType) -> None:
             events = sys.monitoring.events
@@ -124,6 +130,7 @@ class Tracer:
             if not self.running or not is_users_file(code.co_filename):
                 return sys.monitoring.DISABLE
             self._local(code)
+            self._event(sys._getframe(1), False)  # what a generator does first, it does in the line where it stopped
             return None
 
         def _line(self, code: CodeType, line: int) -> object:
@@ -183,6 +190,12 @@ def callers(frame: FrameType | None) -> tuple[Place, ...]:
     return tuple(place(one) for one, _ in zip(users(frame), range(CALLERS), strict=False))
 
 
+def _stop_tracing() -> None:
+    """In this thread, unless somebody else has taken our place."""
+    if type(sys.gettrace()) is _Function:
+        sys.settrace(None)
+
+
 class _Function(LineTrace):
     """The function that ``sys.settrace`` gets, and one for each frame of the user's."""
 
@@ -193,6 +206,8 @@ class _Function(LineTrace):
         self._tracer = tracer
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> _Function | None:
+        if not self._tracer.running:  # a thread that began meanwhile
+            _stop_tracing()
         if not self._tracer.traced(frame, event):
             return None
         return _Function(self._tracer, None) if event == "call" else self

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from torchmemlint.growth.worker.heap import is_tensor
-from torchmemlint.growth.worker.holders import Path, Root, attributes, is_a, is_array, names_in
+from torchmemlint.growth.worker.holders import Path, Root, attributes, is_a, is_array, is_numbers, names_in
 from torchmemlint.growth.worker.lines import Mark
 
 DEQUE: Any = collections.deque
@@ -87,7 +87,7 @@ def slot(path: Path) -> Mark | Bindings | None:
     chain, root = path.objects, path.root
     if root.kind == "generator":
         chain = chain[:-1]
-    holder = next((one for one in chain[1:] if not is_a(one, (tuple, types.CellType))), None)
+    holder = next((one for one in chain[1:] if not is_a(one, (tuple, types.CellType)) and not is_numbers(one)), None)
     if is_a(holder, (dict, list)):
         return item(holder, chain[place_of(chain, holder) - 1])
     if is_array(holder):

@@ -131,7 +131,7 @@ def accelerator_meter() -> StepMeter | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized() and torch.cuda.is_available():  # the second asks the driver
         from torchmemlint.confirm.worker.meter import AllocatorMeter
 
         devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]

@@ -68,7 +68,7 @@ def growth_of(loop: Loop, found: Found, session: Session) -> dict[str, Any]:
     keeper = found.keeper
     line, callers = _line(found)
     if keeper.kind == "native" and keeper.holder and session.create_graph:
-        line = Counter(session.create_graph).most_common(1)[0][0]
+        line = session.create_graph.most_common(1)[0][0]
     size, steps = keeper.size, keeper.iterations
     growth: dict[str, Any] = {
         "kind": keeper.kind,

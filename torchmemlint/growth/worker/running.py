@@ -40,7 +40,7 @@ class Running:
 
             self._session = Session(self._live if self._options.get("live") else None, self._options.get("steps"))
             self._session.stop_program = self._stop
-            self._hooks = Hooks(self._session.event, self._session.create_graph.append, self._session.begin_anew)
+            self._hooks = Hooks(self._session.event, self._session.creates_graph, self._session.begin_anew)
             self._session.collected.start(self._hooks.again)
             self._hooks.install(torch)
             os.register_at_fork(after_in_child=self._in_child)

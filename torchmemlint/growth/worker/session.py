@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -29,7 +30,7 @@ LONGEST_WINDOW = 400
 SHARE, AT_LEAST, FOR_FIRST = 0.05, 1.0, 2.0
 """Looks may take a second of CPU time, and this share of the run's; ``FOR_FIRST`` seconds until a loop has had its first, so that the
 loop which makes the data leaves some for the one that trains."""
-METER_SHARE = 0.01
+METER_SHARE = 0.005
 MOST_POINTS = 4096
 MOST_RENEWED = 3
 ASK_AGAIN = 1.25
@@ -104,7 +105,7 @@ class Session:
         self._forget = False
         self._freed = self._freed_before = 0
         self._stride = 1
-        self.create_graph: list[Place] = []
+        self.create_graph: Counter[Place] = Counter()
         self.stop_program: Callable[[], None] | None = None
 
     # -- each call
@@ -122,11 +123,13 @@ class Session:
         finally:
             self._lock.release()
 
+    def creates_graph(self, line: Place) -> None:
+        """A backward with ``create_graph=True`` begins at this line."""
+        self.create_graph[line] += 1
+
     def begin_anew(self, frame: FrameType) -> None:
         """Forget all loops so far."""
         with self._lock:
-            if self._trace is not None:
-                self._trace[1].stop(frame)
             self._cancel()
             self.loops.clear()
 
@@ -163,7 +166,7 @@ class Session:
         if self._look is not None:
             self._look[1].cancel()
         if self._trace is not None:
-            self._trace[1].running = False
+            self._trace[1].stop(None)
         self._look = self._trace = None
 
     # -- samples
@@ -294,12 +297,13 @@ class Session:
             lines = [tuple(Place(*one) for one in (line,)) for line in keeper.lines] or watched.found
             if keeper.mark is not None and not keeper.lines and not lines and not tracer.refused and keeper.kind != "cycle":
                 continue  # it does not change in an iteration: survivors of something that is bounded
-            if keeper.elsewhere is not None and sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
-                line = line_that_fills(keeper.elsewhere, keeper.holder)
-                lines = [(line,)] if line is not None else []
+            if keeper.elsewhere is not None:
+                lines = lines_elsewhere(keeper.elsewhere, keeper.holder, lines)
             one = Found(keeper, lines, rate, loop.count, loop.count, grew=True)
             if keeper.elsewhere is not None:
-                one.no_line = "another thread puts it there, whose lines can be traced from Python 3.12 on"
+                one.no_line = "another thread puts it there"
+                if sys.version_info < (3, 12):  # `sys.settrace` is for this thread and new ones
+                    one.no_line += ", whose lines can be traced from Python 3.12 on"
             if tracer.refused:
                 one.no_line = "another tool traces"
             one.length = keeper.length(frame) if keeper.length is not None else None
@@ -360,7 +364,7 @@ class Session:
         self.collected.stop()
         with self._lock:
             if self._trace is not None:
-                self._trace[1].running = False
+                self._trace[1].stop(None)
                 self._end_tracing(self.loops[self._trace[0]], sys._getframe())
             self._cancel()
 
@@ -377,6 +381,15 @@ def runs(loop: Loop, frame: FrameType) -> bool:
 
 def _nothing(frame: FrameType | None) -> object:
     return None
+
+
+def lines_elsewhere(code: CodeType, name: str, lines: list[tuple[Place, ...]]) -> list[tuple[Place, ...]]:
+    """The lines of another thread, whose function holds the variable: this thread may have seen the change first."""
+    theirs = [line for line in lines if any((one.path, one.function) == (code.co_filename, name_of(code)) for one in line)]
+    if theirs:
+        return theirs
+    line = line_that_fills(code, name)
+    return [(line,)] if line is not None else []
 
 
 def callers_of(frame: FrameType) -> list[Place]:

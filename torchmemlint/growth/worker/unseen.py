@@ -1,4 +1,5 @@
-"""Holders that Python's collector does not see: a tensor of its gradient, an array of numpy of its objects."""
+"""Holders that Python's collector does not see: a tensor of its gradient, an array of numpy of its objects, and of the tensor that it was
+made from by ``numpy()``."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchmemlint.growth.worker.frames import locals_of
+from torchmemlint.growth.worker.heap import is_tensor
 from torchmemlint.growth.worker.holders import Roots
 
 MOST_ELEMENTS = 200_000
@@ -22,7 +24,7 @@ def holders(tensors: Iterable[Any], roots: Roots) -> dict[int, list[Any]]:
         if one.is_leaf and one.requires_grad and one.grad is not None:
             found.setdefault(id(one.grad), []).append(one)
     for array in _arrays(roots):
-        for held in _elements(array):
+        for held in held_by(array):
             if type(held) not in _PLAIN:
                 found.setdefault(id(held), []).append(array)
     return found
@@ -44,16 +46,26 @@ def _arrays(roots: Roots) -> list[Any]:
         return []
     some = [*gc.get_referents(*gc.get_objects()), *(value for frame in roots.frames for value in locals_of(frame).values())]
     kinds = {cls for cls in set(map(type, some)) if issubclass(cls, numpy.ndarray)}
-    arrays = {id(one): one for one in some if type(one) in kinds}
-    return [one for one in arrays.values() if numpy.ndarray.dtype.__get__(one).char == "O"]
+    return list({id(one): one for one in some if type(one) in kinds}.values())
+
+
+def held_by(array: Any) -> list[Any]:
+    """The objects of an array, and the tensor whose memory it shows."""
+    numpy: Any = sys.modules["numpy"]
+    base = numpy.ndarray.base.__get__(array)
+    while issubclass(type(base), numpy.ndarray):  # of a view of a view
+        base = numpy.ndarray.base.__get__(base)
+    return [*_elements(array), *([base] if is_tensor(base) else [])]
 
 
 def _elements(array: Any) -> list[Any]:
     numpy: Any = sys.modules["numpy"]
+    if numpy.ndarray.dtype.__get__(array).char != "O":
+        return []
     if numpy.ndarray.size.__get__(array) > MOST_ELEMENTS:
         return []
     held: list[Any] = numpy.ndarray.ravel(array, "K").tolist()
     return held
 
 
-__all__ = ["gradients", "holders", "is_older"]
+__all__ = ["gradients", "held_by", "holders", "is_older"]
