@@ -247,11 +247,10 @@ def deadly(shared: InspectAll, path: str) -> Checked:
 def test_a_file_that_kills_its_process_twice_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = ("part1", "bad.py")  # few: those of a process that died are done again, in new ones
-    _, whole = output(capsys, *paths, "--output-format", "json")
+    _, whole = output(capsys, ".", "--output-format", "json")
     monkeypatch.setenv("OWN_PID", str(os.getpid()))
     monkeypatch.setattr("torchmemlint.running.inspecting.inspect", deadly)
-    status, text = output(capsys, *paths, "--output-format", "json", "-j", "2")
+    status, text = output(capsys, ".", "--output-format", "json", "-j", "2")
     assert status == 2
     found = json.loads(text)
     assert [(one["code"], one["filename"]) for one in found if one["code"] == "TML001"] == [("TML001", "part1/train.py")]
