@@ -110,6 +110,26 @@ TRAINED = ("optimizer = torch.optim.SGD(net.parameters(), 0.1)", STEP)
 EVALUATED = ("net.eval()", "pass")
 
 
+ACCUMULATES = (
+    NET
+    + """
+def train(loader):
+    net = Net().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    @1
+    for step, (x, y) in enumerate(loader):
+        loss = F.cross_entropy(net(x.cuda()), y.cuda())
+        loss.backward()
+        @2
+        if step % 8 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            @3
+            @4
+"""
+    + START
+)
+LISTED = ("kept, told = [], []", "kept.append(loss)", "print(torch.stack(kept).mean())")
 PROMISES = [
     Promise(
         "a sum that is back-propagated itself",
@@ -222,74 +242,25 @@ def add(net: Net, x, y, totals):
         "a total that is reset with each update",
         "TML101",
         NOTE,
-        NET
-        + """
-def train(loader):
-    net = Net().cuda()
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    total = 0
-    for step, (x, y) in enumerate(loader):
-        loss = F.cross_entropy(net(x.cuda()), y.cuda())
-        loss.backward()
-        total += loss
-        if step % 8 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-            print(total)
-            @1
-"""
-        + START,
-        ("total = 0",),
-        ("pass",),
+        ACCUMULATES,
+        ("total = 0", "total += loss", "print(total)", "total = 0"),
+        ("total = 0", "total += loss", "print(total)", "pass"),
     ),
     Promise(
         "a list that is new with each update",
         "TML102",
         NOTE,
-        NET
-        + """
-def train(loader):
-    net = Net().cuda()
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    kept = []
-    for step, (x, y) in enumerate(loader):
-        loss = F.cross_entropy(net(x.cuda()), y.cuda())
-        loss.backward()
-        kept.append(loss)
-        if step % 8 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-            print(torch.stack(kept).mean())
-            @1
-"""
-        + START,
-        ("kept = []",),
-        ("pass",),
+        ACCUMULATES,
+        (*LISTED, "kept = []"),
+        (*LISTED, "pass"),
     ),
     Promise(
         "a list that another has by the time of each update",
         "TML102",
         NOTE,
-        NET
-        + """
-def train(loader):
-    net = Net().cuda()
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    kept, told = [], []
-    for step, (x, y) in enumerate(loader):
-        loss = F.cross_entropy(net(x.cuda()), y.cuda())
-        loss.backward()
-        kept.append(loss)
-        if step % 8 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-            print(torch.stack(kept).mean())
-            @2
-            @1
-"""
-        + START,
-        ("kept = []", "pass"),
-        ("kept = []", "told.append(kept)"),
+        ACCUMULATES,
+        (*LISTED, "kept = []"),
+        (*LISTED, "told.append(kept); kept = []"),
     ),
     Promise(
         "at most 16 iterations",
