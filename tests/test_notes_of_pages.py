@@ -113,3 +113,35 @@ KEEPS = """
 def test_what_a_network_keeps_of_the_call_before_is_a_second_graph() -> None:
     assert "up to two extra graphs at peak, as `self.output` keeps" in told("TML201", KEEPS.format(cut=""))
     assert "up to one extra graph at peak" in told("TML201", KEEPS.format(cut=".detach()"))
+
+
+ONE_LAYER = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(9000, 27000)
+
+        def mixed(self, q, k, v):
+            return torch.softmax(q @ k.transpose(1, 2), -1) @ v
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).chunk(3, -1)
+            return {result}
+
+    def evaluate(loader):
+        net = Net().cuda()
+        net.eval()
+        for x, y in loader:
+            print(net(x.cuda()).argmax(1).eq(y.cuda()).sum().item())
+
+    evaluate(DataLoader(torch.load("data.pt", map_location="cpu"), batch_size=64))
+"""
+
+
+def test_a_method_of_the_network_may_save_what_its_one_layer_does_not() -> None:
+    assert "saves only its input" in told("TML201", ONE_LAYER.format(result="q"))
+    assert "small" not in told("TML201", ONE_LAYER.format(result="self.mixed(q, k, v)"))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.reach import (
+    FORWARD,
     acts,
     is_fed_on_host,
     is_given_an_observation,
@@ -184,11 +185,14 @@ def is_lone_layer(graph: Graph, flow: Flow) -> bool:
 
 def wraps_a_layer(graph: Graph, flow: Flow) -> bool:
     """Whether a network has one linear or embedding layer, and its forward does no more than call that and change shapes."""
-    world = flow.runs.world
-    forward = world.project.method(graph.cls, TORCH.names["forward"]) if graph.cls is not None else None
-    plain = forward is not None and all(
-        call.callee.startswith("self.") or TORCH.methods.get(call.callee.rpartition(".")[2]) in SHAPES
-        for call in world.facts(forward).calls
+    world, cls = flow.runs.world, graph.cls
+    forward = world.project.method(cls, FORWARD) if cls is not None else None
+    if cls is None or forward is None:
+        return False
+    calls = [call.callee.rpartition(".") for call in world.facts(forward).calls]
+    plain = all(
+        TORCH.methods.get(name) in SHAPES or (holder == "self" and world.project.method(cls, name) is None)
+        for holder, _, name in calls
     )
     return plain and world.memoize(is_one_layer, (flow.frame(graph.site).ref, graph.what))
 
