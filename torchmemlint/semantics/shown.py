@@ -19,6 +19,8 @@ from torchmemlint.torch_facts.words import Effect
 
 MAX_DEPTH = 3
 """How far calls of the project's functions, and names bound to names, are looked into."""
+UNFOLLOWED = -1
+"""The depth at which neither calls nor names are looked into."""
 WHOLE = -1
 OF_TENSORS = (
     frozenset(TORCH.methods)
@@ -234,7 +236,8 @@ def _of_text(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, text: str
     if evidence_against(words):
         return False
     bound = scope.bound.get(text, ())
-    if words & TORCH.words["back-propagates"] and not any(_is_plain(value) for value, _ in bound):
+    trained = bool(words & TORCH.words["back-propagates"])
+    if trained and depth >= 0 and not any(kind_of(scope, value, UNFOLLOWED) is False for value, _ in bound):
         return True  # whatever a callee may give on another path
     made = [
         kind_of(scope, value, depth - 1) if place == WHOLE else _of_part(scope, value, place, depth - 1)
@@ -264,19 +267,10 @@ def _kinds_returned(scope: NamesUsed, place: int, depth: int) -> frozenset[bool 
     )
 
 
-def _is_plain(value: ir.Expr) -> bool:
-    """Whether a value is written out, or made by what gives no tensor: a number that is read out of one."""
-    if not isinstance(value, ir.Call):
-        return isinstance(value, ir.Const)
-    text = dotted(value.func)
-    last = value.func.name if isinstance(value.func, ir.Attr) else text
-    return last in NUMBERS or (text == last and last in PLAIN)
-
-
 def _of_call(scope: NamesUsed, call: ir.Call, depth: int) -> bool | None:
     text = dotted(call.func)
     last = call.func.name if isinstance(call.func, ir.Attr) else text
-    if _is_plain(call):
+    if last in NUMBERS or (text == last and last in PLAIN):
         return False
     absolute = scope.world.project.resolve(scope.ref.path, text, scope.ref.qualname) if text else None
     if absolute is not None and absolute.startswith("torch."):
