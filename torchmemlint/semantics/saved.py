@@ -13,6 +13,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.calls import MAX_FUNCTIONS
 from torchmemlint.lower import ir
+from torchmemlint.semantics.constructors import assignments
 from torchmemlint.semantics.released import Placed, binds, text_of_function
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.text import dotted
@@ -182,6 +183,17 @@ def file_of(world: World, ref: FunctionRef, node: int) -> str:
     """The name of the file that a call loads, where it is written out."""
     place, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
     return Text(world, ref).file(call.args[0].value, place) if call is not None and call.args else ""
+
+
+def nodes_of_file(world: World, ref: FunctionRef, node: int) -> list[int]:
+    """The node of the argument that says which file a call loads, and those of what the function assigns to the names in it."""
+    _, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
+    if call is None or not call.args:
+        return []
+    file = call.args[0].value
+    names = {part.id for part in nodes_of_expr(file) if isinstance(part, ir.Name)}
+    given = world.memoize_of_function(assignments, world.outermost(ref))
+    return [file.node, *(each.value.node for each in given if any(dotted(target) in names for target in each.targets))]
 
 
 def placed_calls(world: World, ref: FunctionRef) -> dict[int, tuple[int, ir.Call | None]]:

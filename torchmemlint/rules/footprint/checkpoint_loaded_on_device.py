@@ -100,7 +100,6 @@ from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
 from torchmemlint.semantics.cannot_run import LEFT_OVER
-from torchmemlint.semantics.constructors import assignments
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
@@ -108,9 +107,8 @@ from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
-from torchmemlint.semantics.saved import Saved, left_unread, saved_from_host, saves_more
+from torchmemlint.semantics.saved import Saved, left_unread, nodes_of_file, saved_from_host, saves_more
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import Const, Func, Obj, Value, only_const
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -506,16 +504,10 @@ def is_in_each_process(event: CallEffect, restored: Restored, flow: Flow) -> boo
 
 
 def names_one_process(event: CallEffect, flow: Flow) -> bool:
-    """Whether the call says which process loads (``f"model.{rank}.pt"``), or what the function gives to a name in it."""
-    world, site = flow.runs.world, event.site
-    call = flow.source(site, site.node)
-    names = {*NAMES.findall(call)}
-    given = world.memoize_of_function(assignments, world.outermost(flow.frame(site).ref))
-    values = [each.value.node for each in given if any(dotted(target) in names for target in each.targets)]
-    return any(ONE_PROCESS.search(text) for text in (call, *(flow.source(site, node) for node in values)))
-
-
-NAMES = re.compile(r"[A-Za-z_]\w*")
+    """Whether the call says which process loads (``f"model.{rank}.pt"``), or what the function gives to a name in the file's."""
+    site = event.site
+    nodes = (site.node, *nodes_of_file(flow.runs.world, flow.frame(site).ref, site.node))
+    return any(ONE_PROCESS.search(flow.source(site, node)) for node in nodes)
 
 
 def joins_processes(facts: FunctionFacts) -> bool:
