@@ -398,14 +398,11 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
 def left_in(event: Graph, flow: Flow) -> str:
     """The attribute in which a module's forward leaves something with its graph until the next call; "" for none."""
     inside = {graph.gid for graph in flow.made_inside(event.site)}
-    stores = [
-        each
-        for each in flow.record.events.values()
-        if isinstance(each, Store)
-        and each.how is StoreKind.ATTR
-        and not inside.isdisjoint(g.gid for g in flow.real(each.graphs))
-    ]
-    return next((short(each.place) for each in stores if not flow.own(each.site)), "")
+    for each in flow.record.events.values():
+        if isinstance(each, Store) and each.how is StoreKind.ATTR and not flow.own(each.site):
+            if any(graph.gid in inside for graph in flow.real(each.graphs)):
+                return short(each.place)
+    return ""
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
