@@ -17,7 +17,7 @@ from torchmemlint.semantics.accumulation import (
 from torchmemlint.semantics.call_effects import gradients_freed, record_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import adopt, iterate, put
-from torchmemlint.semantics.event_words import StoreKind
+from torchmemlint.semantics.event_words import Seen, StoreKind
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, assign_requires_grad, overwrite_method
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, GraphKind
@@ -44,6 +44,7 @@ from torchmemlint.semantics.values import (
     Value,
     add_marks,
     const,
+    hints_of,
     is_none,
     join,
     only_const,
@@ -152,6 +153,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
     note_kept(m, m.deep(value, state)[3])
     for atom in owners:
         if type(atom) is not Obj:
+            m.notice(hints_of(frozenset((atom,))), Seen.FIELDS)
             continue
         info = m.heap[atom.oid]
         place = (atom.oid, target.name)

@@ -23,8 +23,10 @@ class Shape(NamedTuple):
         kinds = [param.kind for param in params]
         if ParamKind.VAR_POSITIONAL in kinds or ParamKind.VAR_KEYWORD in kinds:
             return True
-        by_position = [kind for kind in kinds[1:] if kind is ParamKind.POSITIONAL]
-        return self.positional <= len(by_position) and self.keywords <= {param.name for param in params}
+        by_position = [param for param in params[1:] if param.kind is ParamKind.POSITIONAL]
+        given = {param.name for param in by_position[: self.positional]} | self.keywords
+        wanted = {param.name for param in params[1:] if param.required}
+        return self.positional <= len(by_position) and wanted <= given and self.keywords <= {param.name for param in params}
 
 
 @dataclass(slots=True)

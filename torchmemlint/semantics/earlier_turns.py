@@ -80,7 +80,7 @@ def _is_given_data(runs: Runs, record: Record, graph: Graph) -> bool:
     call = record.call_of(graph)
     if call.kind is GraphKind.OPAQUE and may_be_network(call.what) and _may_be_made_of_graphs(runs, record, call):
         return False
-    return not any(_gives_a_graph(runs, ref) for ref in sorted(record.unfollowed.get(graph.site.key, ())))
+    return not any(gives_a_graph(runs, ref) for ref in sorted(record.unfollowed.get(graph.site.key, ())))
 
 
 def is_no_tensor(runs: Runs, record: Record, graph: Graph) -> bool:
@@ -114,7 +114,7 @@ def _may_be_made_of_graphs(runs: Runs, record: Record, call: Graph) -> bool:
     return not meant or len(known) < len(meant) or any(not records or _has_graph(records) for records in known)
 
 
-def _gives_a_graph(runs: Runs, ref: FunctionRef) -> bool:
+def gives_a_graph(runs: Runs, ref: FunctionRef) -> bool:
     """Whether a function of the project, run by itself, returns what a network gives."""
     return _has_graph(runs.records(ref)) if runs.root_of(ref) == ref else False
 

@@ -19,6 +19,8 @@ class Seen(StrEnum):
     CALLED = "called"
     PART_BACKWARD = "part-backward"
     """A part of the unknown object is back-propagated (``losses["total"].backward()``)."""
+    FIELDS = "fields"
+    """A field of theirs is set."""
     TENSOR = "tensor"
     """An unknown object is used, or annotated, as only a tensor can be."""
     NO_TENSOR = "no-tensor"

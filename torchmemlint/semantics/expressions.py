@@ -7,6 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic, operate
 from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handles
 from torchmemlint.semantics.elements import forget, iterate, put, put_all
+from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.narrowing import chosen_value, narrow
@@ -26,6 +27,8 @@ from torchmemlint.semantics.values import (
     Value,
     compare_consts,
     const,
+    hints_of,
+    is_text,
     join,
     join_all,
     only_const,
@@ -82,6 +85,8 @@ def evaluate_lambda(m: Machine, expr: ir.Lambda, state: State) -> Value:
 def evaluate_binary(m: Machine, expr: ir.Binary, state: State) -> Value:
     left = evaluate(m, expr.left, state)
     right = evaluate(m, expr.right, state)
+    if expr.op == "+" and is_text(left) is not is_text(right):
+        m.notice(hints_of(join(left, right)), Seen.NO_TENSOR)
     return operate(m, expr.op, left, right, expr.node, state)
 
 
@@ -131,6 +136,8 @@ def evaluate_comparison(m: Machine, expr: ir.Compare, state: State) -> Value:
     values = [evaluate(m, expr.left, state), *(evaluate(m, c, state) for c in expr.comparators)]
     for value in values:
         m.sink(*m.whole(value, state), SinkKind.CUT, expr.ops[0], expr.node)
+    if any(map(is_text, values)):
+        m.notice(hints_of(join_all(values)), Seen.NO_TENSOR)
     if len(values) == 2:
         return compare_consts(expr.ops[0], values[0], values[1])
     return FREE_TENSOR

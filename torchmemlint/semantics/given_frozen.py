@@ -12,10 +12,13 @@ from torchmemlint.torch_facts import TORCH
 
 def given_frozen(world: World, ref: FunctionRef, text: str) -> tuple[tuple[FunctionRef, str], ...]:
     """The callers that may have frozen the module of which a parameter, or a part of one, is called, each with its name for it: they go
-    through its parameters or children, and mention freezing. ``text`` may name an element of a loop over parts, too."""
+    through its parameters or children, and mention freezing. ``text`` may name an element of a loop over parts, too, or a part of
+    the object whose method the function is."""
     facts = world.facts(ref)
     params = {param.name for param in facts.params[bool(facts.owner) :]}
     root = text.partition(".")[0]
+    if facts.owner and facts.params and root == facts.params[0].name:
+        return world.memoize(_called_frozen, ref)
     if root not in params:
         root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
     return world.memoize(_given_frozen, (ref, root, MAX_GIVERS)) if root in params else ()
@@ -29,12 +32,26 @@ def _given_frozen(world: World, key: tuple[FunctionRef, str, int]) -> tuple[tupl
     ref, parameter, above = key
     found: list[tuple[FunctionRef, str]] = []
     for caller, text in world.project.objects_given(ref, parameter):
-        methods = world.evidence(caller).get(text, frozenset())
-        if any(may_freeze(facts, text, methods) for facts in functions_that_know(world, caller, text)):
+        if _may_have_frozen(world, caller, text):
             found.append((caller, text))
         elif above and any(param.name == text for param in world.header(caller).params):
             found += world.memoize(_given_frozen, (caller, text, above - 1))
     return tuple(found)
+
+
+def _called_frozen(world: World, ref: FunctionRef) -> tuple[tuple[FunctionRef, str], ...]:
+    """The callers of a method, each with its name for the object, where all of them may have frozen that."""
+    found = [(caller.ref, caller.call.callee.rpartition(".")[0]) for caller in world.project.callers(ref).calls]
+    return tuple(found) if all(_may_have_frozen(world, *each) for each in found) else ()
+
+
+def _may_have_frozen(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a function, or the one around it whose variable it is, may have frozen what it calls by a text."""
+    facts = world.facts(ref)
+    if facts.parent and text.isidentifier() and text not in facts.locals:
+        return _may_have_frozen(world, FunctionRef(ref.path, facts.parent), text)
+    methods = world.evidence(ref).get(text, frozenset())
+    return any(may_freeze(facts, text, methods) for facts in functions_that_know(world, ref, text))
 
 
 def functions_that_know(world: World, ref: FunctionRef, text: str) -> tuple[FunctionFacts, ...]:

@@ -61,22 +61,31 @@ def is_writer(call: CallFact) -> bool:
 
 
 def generates(event: CallEffect, flow: Flow) -> str:
-    """What each iteration of the loop, or each call of a method, runs for many steps, where nothing trains and no module runs beside the
-    loop that it runs in; "" where there is none."""
+    """What each iteration of the loop, or each call of a method, runs for many steps, where nothing trains, itself or in a function of
+    the project; "" where there is none."""
     record, around = flow.record, event.site.loops
     if around and around[-1][0] != event.site.frame:
         return ""
-    networks = [g for g in (*record.graphs.values(), *record.forwards.values()) if g.kind is GraphKind.FORWARD]
-    trained = [e for e in record.events.values() if is_training(e)]
-    if any(each.site.loops == around for each in (*networks, *trained)):
+    if any(is_training(e) and e.site.loops[: len(around)] == around for e in record.events.values()):
         return ""
-    inside = [g for g in record.forwards.values() if g.kind is GraphKind.FORWARD and g.site.loops[: len(around)] == around]
-    inside = [g for g in inside if not is_over_parts(flow, g.site.loops[-1], (g,))]
-    if inside and not any(e.site.loops[: len(around)] == around for e in trained):
+    inside = [
+        graph
+        for graph in (*record.graphs.values(), *record.forwards.values())
+        if (graph.kind is GraphKind.FORWARD or graph.direct)
+        and len(graph.site.loops) > len(around)
+        and graph.site.loops[: len(around)] == around
+        and not is_over_parts(flow, graph.site.loops[-1], (graph,))
+    ]
+    if inside:
         return short(inside[0].what)
-    ref = flow.frame(event.site).ref
-    calls = calls_in(around[-1], event, flow) if around else []
-    return next((short(call.callee) for call in calls if runs_many(call, ref, flow)), "")
+    ref, world = flow.frame(event.site).ref, flow.runs.world
+    for call in calls_in(around[-1], event, flow) if around else []:
+        callees = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs[:MAX_CALLEES]
+        if runs_many(call, ref, flow) or any(
+            runs_many(inner, each, flow) for each in callees for inner in world.facts(each).calls
+        ):
+            return short(call.callee)
+    return ""
 
 
 def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:

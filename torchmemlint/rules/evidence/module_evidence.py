@@ -11,6 +11,7 @@ from torchmemlint.index.facts import AttrFact, CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.earlier_turns import gives_a_graph
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
@@ -144,7 +145,11 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     if any(use.callee.startswith(f"{owner}.") and not harmless(use.callee) for use in facts.returned or ()):
         return True
     return any(
-        (call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given and not harmless(call.callee))
+        (
+            call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given
+            and not harmless(call.callee)
+            and not is_tensors_method(call.callee)
+        )
         or any(arg.name.startswith(f"{owner}.") and not harmless(arg.name) for arg in call.args)
         for call in facts.calls
     )
@@ -179,6 +184,8 @@ class ModuleEvidence(IntEnum):
 
 def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
+    if Seen.NO_TENSOR in flow.record.evidence.get(event.gid, ()):
+        return ModuleEvidence.NONE
     found = shown_by_uses(event, flow)
     if (
         found is not ModuleEvidence.NONE
@@ -197,6 +204,9 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     """As ``evidence_of``, by the class and by what the code does with it."""
     if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_plain_object(event, flow)):
         return ModuleEvidence.NONE
+    of_a_method = event.cls is None and event.what.rpartition(".")[2] != TORCH.names["forward"]
+    if event.kind is GraphKind.FORWARD and of_a_method and runs_no_network(event.what, flow):
+        return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.WEAK if may_be_pipeline(event, flow) else ModuleEvidence.CERTAIN
     if is_step_of_evaluated(event):
@@ -214,9 +224,12 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_trained_by_callers(event, flow):
         return ModuleEvidence.CERTAIN
     cuts = cuts_of(event, flow)
-    if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
+    if Seen.FIELDS in seen or any(
+        other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()
+    ):
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
-    is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or any(c.startswith("torch.") for c in cuts))
+    taken = any(cut.startswith("torch.") for cut in cuts - COPIES_VALUES)  # a tensor can be made of numbers as well
+    is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or taken)
     if holds_a_lambda(event.what, flow):
         return ModuleEvidence.WEAK
     beside = is_trained_beside(event, flow)
@@ -240,6 +253,7 @@ def may_be_pipeline(event: Graph, flow: Flow) -> bool:
     )
 
 
+COPIES_VALUES = TORCH.words["copies-values"]
 MOVES = TORCH.words["gives-itself"] - MODULE_EVIDENCE
 """Methods that modules, tensors and pipelines have, and that give the object itself."""
 
@@ -310,6 +324,9 @@ def cuts_of(event: Graph, flow: Flow) -> set[str]:
 def is_beside_trained(event: Graph, flow: Flow) -> bool:
     """Whether a method of the same object as this one's gives, in this run, what is back-propagated: it holds networks."""
     receiver = event.what.rpartition(".")[0]
+    known = sorted(flow.record.unfollowed.get(event.site.key, ()))
+    if known and not any(gives_a_graph(flow.runs, ref) for ref in known):
+        return False
     return bool(receiver) and not flow.record.trained_methods.get(receiver, set()) <= {event.what}
 
 
@@ -507,9 +524,13 @@ def is_plain_function(fact: AttrFact, cls: ClassRef, flow: Flow) -> bool:
 def is_arithmetic(call: CallFact, ref: FunctionRef, world: World) -> bool:
     """Whether a call in a function is one of torch's functions, or of a method that tensors have and modules do not."""
     called = world.project.resolve(ref.path, call.callee, ref.qualname)
-    receiver, _, name = call.callee.rpartition(".")
-    of_tensor = bool(receiver) and name in TORCH.methods and name not in TORCH.module_methods
-    return is_torch_function(called) if called is not None else of_tensor
+    return is_torch_function(called) if called is not None else is_tensors_method(call.callee)
+
+
+def is_tensors_method(callee: str) -> bool:
+    """Whether a method is called that tensors have and modules do not."""
+    receiver, _, name = callee.rpartition(".")
+    return bool(receiver) and name in TORCH.methods and name not in TORCH.module_methods
 
 
 def says_function(annotation: str, path: str, flow: Flow) -> bool:

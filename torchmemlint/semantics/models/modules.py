@@ -15,6 +15,7 @@ from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import EVERYTHING, Machine
 from torchmemlint.semantics.parameters import is_torch_function, parametric, parametric_attributes
 from torchmemlint.semantics.put_on_classes import put_on_class
+from torchmemlint.semantics.root_choice import back_propagates
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.trainers import record_trainer
@@ -222,6 +223,12 @@ def gives_indices(m: Machine, name: str, call: Call) -> bool:
     decoder's ``argmax``)."""
     found = methods_meant(m, name, call)
     return bool(found) and all(only_indices(m.result_of(ref, Mode.OFF)) for ref in found)
+
+
+def trains_itself(m: Machine, name: str, call: Call) -> bool:
+    """Whether every method of the project that a call on a module of unknown class may mean back-propagates by itself."""
+    found = methods_meant(m, name, call)
+    return bool(found) and all(m.world.memoize(back_propagates, ref) for ref in found)
 
 
 def gives_data(m: Machine, name: str, call: Call) -> bool:

@@ -35,12 +35,15 @@ from torchmemlint.semantics.models.modules import (
     gives_no_graph,
     me_or_plain,
     method_guards_itself,
+    trains_itself,
 )
 from torchmemlint.semantics.models.unknown_objects import (
+    BACKWARD,
     call_methods,
     call_opaque,
     guarded_result,
     is_given_text,
+    may_be_attached,
     methods_meant_by,
     thing_method,
 )
@@ -250,7 +253,7 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
     if method is not None:
         if m.heap[oid].external and m.heap[oid].kind is not Kind.SELF and does_nothing(m.world, method):
             below = m.world.project.subclasses(cls)
-            overrides = m.world.memoize(methods_meant_by, name)
+            overrides = methods_meant_by(m, name, call)
             if overrides and all(ClassRef(each.path, m.world.header(each).owner) in below for each in overrides):
                 return call_methods(m, overrides, m.heap[oid].name, (oid, "as"), call, state)
         (atom,) = function_value(m, method, oid)
@@ -318,6 +321,8 @@ def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value |
     """What a method of a module of unknown class gives, where that is not a forward's result; None where it may be."""
     if is_given_text(m, call):
         return UNKNOWN  # a tokenizer, or a pipeline with its own grad mode: a network is given tensors
+    if trains_itself(m, name, call):
+        return UNKNOWN
     if gives_data(m, name, call):
         cut_all(m, call, state, text_of(call.func))
         return PLAIN
@@ -366,6 +371,10 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
     if info.kind not in (Kind.MODULE, Kind.THING) and not (info.kind is Kind.SELF and name in PARAMETERS):
         held = TORCH.kind_methods.get((info.kind, name))
         return kind_method(m, held, info.kind, name, call, state) if held is not None else None
+    if name == BACKWARD and may_be_attached(m, call, state):
+        # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
+        back_propagate(m, call.positional[:1], call, state)
+        return NONE
     if name == SETS_FLAG:
         require_parameters_grad(m, oid, call, state)
         return me

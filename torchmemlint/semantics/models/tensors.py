@@ -173,7 +173,7 @@ def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | 
 
 def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call, state: State) -> Value:
     """A method of what a call that is not visible gave: the project's only one of that name, or unknown."""
-    methods = m.world.memoize(methods_meant_by, name)
+    methods = methods_meant_by(m, name, call)
     if not methods:
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
     result = call_methods(m, methods, text_of(call.func), ("as", tuple(sorted(atom.graphs))), call, state)

@@ -11,7 +11,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.arithmetic import arithmetic, whole_logits
 from torchmemlint.semantics.backward import back_propagate
-from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call import Call, Shape
 from torchmemlint.semantics.call_effects import cut_all, record_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
 from torchmemlint.semantics.event_words import Seen
@@ -113,7 +113,7 @@ def call_opaque(
     gid = m.graph(
         GraphKind.OPAQUE, call.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
         training=m.training(oid, state),
-        frozen=direct and oid >= 0 and stays_free(m, oid, known, state),
+        frozen=oid >= 0 and (direct or m.heap[oid].kind is Kind.MODULE) and stays_free(m, oid, known, state),
     )  # fmt: skip
     m.record.graphs[gid].given_on_host = is_given_on_host(call)
     if direct and oid >= 0 and is_given_data(m, known):
@@ -232,10 +232,6 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     if name in STORING and len(call.positional) >= 1 and name != "add":
         store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
         return NONE
-    if name == BACKWARD and may_be_attached(m, call, state):
-        # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
-        back_propagate(m, call.positional[:1], call, state)
-        return NONE
     if hands_out_a_number(name, call):
         return PLAIN
     if name in TORCH.methods:
@@ -264,7 +260,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return guarded_result(m, name, call)
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
-    methods = m.world.memoize(methods_meant_by, name)
+    methods = methods_meant_by(m, name, call)
     if methods and not is_given_from_outside(m, oid):
         return call_methods(m, methods, m.heap[oid].name, (oid, "as"), call, state)
     held = m.world.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.methods_named(name))
@@ -317,12 +313,19 @@ def freeze(m: Machine, out: Value, call: Call) -> None:
             graph.frozen = True
 
 
-def methods_meant_by(world: World, name: str) -> tuple[FunctionRef, ...]:
-    """The methods of the project that a call on an unknown object may run: the only one of that name which does something, or a few that
-    override one method; none where the name is everybody's."""
-    found = world.methods_named(name)
-    if name in COMMON_METHODS or len(found) > MAX_NAMESAKES:
+def methods_meant_by(m: Machine, name: str, call: Call) -> tuple[FunctionRef, ...]:
+    """The methods of the project that a call on an unknown object may run."""
+    return m.world.memoize(_methods_meant_by, (name, None if call.more else call.shape))
+
+
+def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[FunctionRef, ...]:
+    """Of the methods of a name that take such arguments, the only one that does something, or a few that override one method;
+    none where the name is everybody's."""
+    name, shape = asked
+    named = world.methods_named(name)
+    if name in COMMON_METHODS or len(named) > MAX_NAMESAKES:
         return ()
+    found = [ref for ref in named if shape is None or shape.fits(world.header(ref).params)]
     doing = tuple(ref for ref in found if len(found) == 1 or not does_nothing(world, ref))
     owners = [ClassRef(ref.path, world.header(ref).owner) for ref in found]
     related = any({*owners} <= {each, *world.project.subclasses(each)} for each in owners)
