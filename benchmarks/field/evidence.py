@@ -3,6 +3,7 @@
 REPOSITORIES holds ``owner+name`` for each repository that a sample names, at the commit of the sample, as the labelled ones are laid
 out; WORK keeps what the linter found in each, so that a run that was cut off goes on where it ended. Writes ``evidence.jsonl``: a line
 for each finding that was read, with the facts that are known of it today. Those that are no findings any more are counted, not written.
+A sample that keeps the facts that were printed when it was read is taken as it was read: nothing was mended by it yet.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ def readings() -> Iterator[dict[str, Any]]:
             if "verdicts" in row and path != RECORD:
                 part = f"-{row['part']}" if row.get("part") else ""
                 yield {"sample": f"{path.stem}{part}", **row}
+
+
+def as_read(row: Entry) -> dict[str, Any]:
+    """The line of a finding of fresh code, by the facts that were printed with it."""
+    return line_of(row) | {"severity": row["severity"], "level": row["confidence"], "evidence": row["evidence"], "fresh": True}
+
+
+def line_of(row: Entry) -> dict[str, Any]:
+    return {key: row.get(key) for key in ("sample", "repo", "commit", "path", "cell", "line", "code", "verdicts", "worth")}
 
 
 def findings_of(folder: Path, work: Path) -> list[dict[str, Any]] | None:
@@ -67,9 +77,11 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
+    read = [*readings()]
     by_repository: dict[str, list[dict[str, Any]]] = {}
-    for read in readings():
-        by_repository.setdefault(read["repo"], []).append(read)
+    for row in read:
+        if "evidence" not in row:
+            by_repository.setdefault(row["repo"], []).append(row)
     lines, states = [], Counter[str]()
     for repository, rows in sorted(by_repository.items()):
         folder = options.repositories / repository.replace("/", "+")
@@ -80,15 +92,12 @@ def main() -> None:
         for row, finding in joined(rows, found):
             states["still found" if finding else "not found any more"] += 1
             if finding is not None:
-                kept = {
-                    key: row.get(key)
-                    for key in ("sample", "repo", "commit", "path", "cell", "line", "code", "verdicts", "worth")
-                }
                 lines.append(
-                    kept
+                    line_of(row)
                     | {"severity": finding["severity"], "level": finding["confidence"]}
                     | {"evidence": [one["fact"] for one in finding["evidence"]]}
                 )
+    lines += [as_read(row) for row in read if "evidence" in row]
     RECORD.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print("\n".join(f"{count} {state}" for state, count in sorted(states.items())))
 

@@ -5,8 +5,8 @@ speaks for a finding. An intercept for each rule that was read often enough, one
 of evidence: its outcome is the share of them that did not find it false. A fact is unknown where it was made from the sample
 (``made.json`` has the days), and three samples are held out for ever.
 
-The samples are of what is printed *today*, after the causes of what was false in them were mended: such findings are survivors. So the
-intercepts are shifted until the mean prediction is what readers found in the last samples before any cause was mended (``FRESH``).
+Most samples are of what is printed *today*, after the causes of what was false in them were mended: such findings are survivors, and have
+an intercept of their own more, which the table leaves out. The last samples are of living code, as it was read before any cause was mended.
 
 Writes ``torchmemlint/rules/scorecard.toml``, and ``reliability.json`` for ``docs/accuracy.md``; ``--check`` says whether the table is
 what the data give.
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,22 +43,12 @@ LEAST = 8
 """Findings that were read, below which a fact has no row."""
 SMALL = 0.3
 """Points below which a fact says nothing."""
+SURVIVOR = "survivor"
+"""What a finding of a sample is whose causes were mended."""
 RIDGE = 1.0
 """The inverse variance of points before any reading: a fact moves the odds by a factor of e, as a rule."""
 RIDGE_OF_RULES = 2.0
 """The same of a rule's own intercept: all rules are written with one aim, and ten findings must not hide a rule."""
-FRESH = {
-    "nineteenth": (0.93, 136),
-    "twentieth-a": (0.80, 56),
-    "twentieth-b": (0.91, 152),
-    "twentieth-c": (0.85, 127),
-    "by others": (0.775, 60),
-    "twenty-first": (0.75, 148),
-    "twenty-second": (0.725, 89),
-    "twenty-third": (0.80, 119),
-}
-"""The last samples of code that nothing was fitted to: share not false at first sight, and findings (repositories.md; the last was read
-by others)."""
 WINDOW = datetime.timedelta(hours=8)
 """A fact was made from the samples that were recorded within this time after it."""
 MADE = json.loads((FOLDER / "made.json").read_text(encoding="utf-8"))
@@ -92,8 +81,10 @@ def outcome(line: Line) -> float:
 
 def known(line: Line) -> frozenset[str]:
     """The rows of a finding, by the facts that were not made from the sample that it is of."""
+    if line.get("fresh"):
+        return rows_with(line["evidence"])
     recorded = MADE["samples"][line["sample"].partition("-")[0]]
-    return rows_with(fact for fact in line["evidence"] if not was_made(MADE["facts"].get(fact, ""), recorded))
+    return rows_with(fact for fact in line["evidence"] if not was_made(MADE["facts"].get(fact, ""), recorded)) | {SURVIVOR}
 
 
 def was_made(day: str, recorded: str) -> bool:
@@ -110,20 +101,21 @@ def columns(rows: Sequence[tuple[str, frozenset[str]]], signs: Mapping[str, int]
     facts = Counter(fact for _, known in rows for fact in known if fact in signs)
     return [
         "rule",
+        SURVIVOR,
         *sorted(code for code, count in rules.items() if count >= LEAST),
         *sorted(fact for fact, count in facts.items() if count >= LEAST),
     ]
 
 
 def matrix(rows: Sequence[tuple[str, frozenset[str]]], names: Sequence[str]) -> np.ndarray:
-    """One row a finding: 1 for the common intercept, its rule and its facts."""
+    """One row a finding: 1 for the common intercept, that of survivors, its rule and its facts."""
     return np.array([[name == "rule" or name == code or name in known for name in names] for code, known in rows], dtype=float)
 
 
 def fit(given: np.ndarray, wanted: np.ndarray, names: list[str], signs: Mapping[str, int]) -> Fitted:
     """Newton's method on the penalized likelihood; points of the wrong sign are held at zero."""
     count = len(names)
-    penalty = np.array([1e-6 if name == "rule" else RIDGE if name in signs else RIDGE_OF_RULES for name in names])
+    penalty = np.array([1e-6 if name in ("rule", SURVIVOR) else RIDGE if name in signs else RIDGE_OF_RULES for name in names])
     points, held = np.zeros(count), np.zeros(count, dtype=bool)
     for _ in range(50):
         chance = 1 / (1 + np.exp(-given @ points))
@@ -188,16 +180,6 @@ def without_each_sample(data: Sequence[Line], signs: Mapping[str, int]) -> dict[
     return {way: log_loss(*map(np.array, zip(*pairs, strict=True))) for way, pairs in by_way.items()}
 
 
-def logit(share: float) -> float:
-    return math.log(share / (1 - share))
-
-
-def shift(mean: float) -> float:
-    """By how much the intercepts go down (or up), from what survived to code that nobody looked at."""
-    fresh = sum(share * count for share, count in FRESH.values()) / sum(count for _, count in FRESH.values())
-    return logit(fresh) - logit(mean)
-
-
 def signs() -> dict[str, int]:
     """Fact → 1 where it speaks for a finding, -1 where it speaks against one."""
     groups = by_hand()["weighs"]
@@ -207,24 +189,23 @@ def signs() -> dict[str, int]:
     }
 
 
-def table_text(fitted: Fitted, data: Sequence[Line], moved: float) -> str:
+def table_text(fitted: Fitted, data: Sequence[Line]) -> str:
     """``scorecard.toml``: intercepts and facts, with what each rests on."""
     rules = Counter(line["code"] for line in data)
     facts = Counter(fact for line in data for fact in known(line))
     out = ["# Points in log-odds, written by `python -m benchmarks.field.fit`; what was read lies in benchmarks/field.", ""]
     for name, point, error in zip(fitted.names, fitted.points, fitted.errors, strict=True):
+        if name == SURVIVOR:
+            continue
         rule = name == "rule" or name in rules
         count = len(data) if name == "rule" else rules[name] if rule else facts[name]
-        point = point + moved if name == "rule" else point
         out += [
             f"[[{'rule' if rule else 'fact'}]]",
             f"{'rule' if rule else 'fact'} = '{EVERY_RULE if name == 'rule' else name}'",
             f"points = {point:.1f}",
             f"n = {count}",
             f"error = {error:.1f}",
-            "source = 'evidence.jsonl'"
-            if name != "rule"
-            else f"source = 'evidence.jsonl, {moved:+.1f} for code that nobody looked at'",
+            "source = 'evidence.jsonl'",
             "",
         ]
     return "\n".join(out).rstrip() + "\n"
@@ -252,8 +233,7 @@ def main() -> None:
     data = [line for line in every if line["sample"] not in HELD_OUT]
     held_out = [line for line in every if line["sample"] in HELD_OUT]
     fitted = kept_facts(data, signs())
-    moved = shift(float(np.mean([outcome(line) for line in data])))
-    text = table_text(fitted, data, moved)
+    text = table_text(fitted, data)
     if options.check:
         sys.exit(f"{TABLE.name} is not what the data give" if TABLE.read_text(encoding="utf-8") != text else 0)
     TABLE.write_text(text, encoding="utf-8")
@@ -262,7 +242,7 @@ def main() -> None:
     reliability = {
         "read": len(data),
         "held out": len(held_out),
-        "moved": round(moved, 2),
+        "survivors": round(fitted[SURVIVOR], 2),
         "log-loss": {way: round(loss, 4) for way, loss in losses.items()},
         "fitted": by_level(data, fitted),
         "not fitted": by_level(held_out, fitted),

@@ -39,7 +39,7 @@ def of_forward(event: Graph, fate: Fate, flow: Flow) -> Known:
     return {
         **of_network(event, flow),
         "tried-out": lambda: why_tried_out(event, fate, flow),
-        "once": lambda: why_once(event, fate, flow),
+        "once": lambda: why_once(event, flow),
     }
 
 

@@ -12,7 +12,6 @@ from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.exits import is_exit
 from torchmemlint.semantics.graphs import Graph, Site
-from torchmemlint.semantics.runs import Fate
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.ways import behind
 
@@ -28,7 +27,7 @@ def turns_of(loops: Collection[Loop], flow: Flow) -> int:
     return math.prod(turns) if turns and min(turns) >= 0 else -1
 
 
-def why_once(event: Graph, fate: Fate, flow: Flow) -> str:
+def why_once(event: Graph, flow: Flow) -> str:
     """Why a program runs a forward once or a few times, in words; "" where it may run it often."""
     if ends_the_program(event.site, flow):
         return "the program ends behind it"
@@ -36,10 +35,7 @@ def why_once(event: Graph, fate: Fate, flow: Flow) -> str:
         return ""
     if flow.root_is_entry():
         return "the program runs it once, or a few times"
-    done = fate.only_cut or fate.never_read
-    ends = (
-        done and RecordFlag.BACKWARD not in flow.record.flags and bool(flow.runs.world.project.callers(flow.record.root).calls)
-    )
+    ends = RecordFlag.BACKWARD not in flow.record.flags and bool(flow.runs.world.project.callers(flow.record.root).calls)
     alone = (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event)
     return "no loop runs it" if alone and not is_called_in_loops(flow.record.root, flow, epochs=False) else ""
 

@@ -11,7 +11,7 @@ Reports code that should disable grad mode and does not, or does it in the wrong
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
 - `@torch.no_grad` without parentheses, if `target-torch` is below 2.1: it fails there, and works from 2.1 on;
 - a generator that yields inside `with torch.no_grad():` disables grad mode in its consumer, too (warning; a note if every
-  visible consumer trains nothing). There is one finding for each such block, at its first `yield`. The decorator on a generator
+  visible consumer, or the whole project, trains nothing). There is one finding for each such block, at its first `yield`. The decorator on a generator
   works as expected;
 - `volatile=True`, unless grad mode is off anyway, or no network runs in the function and the value stays there; a note if every
   network that runs in the function is frozen or small, runs on the host, or runs in a constructor alone. One finding for each
