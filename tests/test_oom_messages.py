@@ -16,6 +16,7 @@ from torchmemlint.oom.log_line import read_line
 from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.messages import find_head, parse_size
 from torchmemlint.oom.remedies import LIVE_TENSORS
+from torchmemlint.oom.scene import Activity, Scene
 from torchmemlint.oom.sizes import format_size
 from torchmemlint.oom.stream import scan
 from torchmemlint.oom.wordings import HEADS, Head
@@ -140,8 +141,9 @@ def test_sizes_are_printed_as_pytorch_prints_them(size: int, text: str) -> None:
 @pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry["name"])
 def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object]) -> None:
     (found,) = scan(io.BytesIO(str(entry["log"]).encode()))
-    diagnosis = diagnose(found.message)
-    remedies = remedies_for(found.message, diagnosis)
+    training = Scene(Activity.TRAINING)
+    diagnosis = diagnose(found.message, training)
+    remedies = remedies_for(found.message, diagnosis, training)
     assert remedies
     titles = [remedy.title for remedy in LIVE_TENSORS]  # their code names the device of the message
     live = [remedy.title for remedy in remedies if remedy.title in titles]

@@ -12,10 +12,12 @@ import pytest
 
 from torchmemlint.oom.advice import commands_that_tell_more
 from torchmemlint.oom.cases import Case, read_log
+from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.report import as_text, in_full
 from torchmemlint.oom.scene import Activity, scene_of
 from torchmemlint.oom.signs import Outcome, Sign, growth_of, outcome_of
 from torchmemlint.oom.traceback import Frame, read_traceback
+from torchmemlint.oom.wordings import Family
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -474,7 +476,8 @@ def test_a_message_that_a_logger_has_wrapped_is_joined() -> None:
     (case,) = read(text)
     assert (case.row, case.message.device, case.message.requested) == (2, 0, 4423816315)
     assert case.message.free is not None
-    assert not read("ERROR CUDA            batch_handler.py:574\nout of memory. Tried to allocate 4.12 GiB")
+    (apart,) = read("ERROR CUDA            batch_handler.py:574\nout of memory. Tried to allocate 4.12 GiB")
+    assert (apart.row, apart.message.family, apart.diagnosis.kind) == (2, Family.UNNAMED, Kind.UNCLEAR)
 
 
 def test_what_stands_before_a_message_in_its_line_says_what_was_running() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -154,9 +155,9 @@ def survived(found: Diagnosis, message: Message, scene: Scene) -> Diagnosis:
     that the program went on.
 
     Where a traceback leads to the message, and other ranks may write on, a line must also say that what failed is skipped. So must it
-    where another program wrote the message, beside whose lines others may stand.
+    where another program wrote the message, or somebody who is not known, beside whose lines others may stand.
     """
-    foreign = message.family is Family.OTHER_PROGRAM
+    foreign = message.family in (Family.OTHER_PROGRAM, Family.UNNAMED)
     if not (foreign or message.family in _CATCHABLE) or scene.outcome is Outcome.ENDED:
         return found
     said = Sign.SKIPPED in scene.signs or SKIPS.search(message.text) is not None
@@ -256,14 +257,28 @@ def _nccl(m: Message, scene: Scene) -> Diagnosis:
     return replace(found, because=(*found.because, early))
 
 
+_OF_HOST = re.compile(
+    r"(?i)\b(?:cu|cuda|hip|aclrt)?(?:Mem)?(?:HostAlloc|Malloc_?Host|AllocHost|HostMalloc|HostRegister)\w{0,20}\b|CachingHostAllocator|pin memory failed"
+)
+"""Calls for pinned memory of the host."""
+_MANY_REASONS = re.compile(r"\b(?:HSA_STATUS_ERROR|UR_RESULT_ERROR|PI_ERROR)_OUT_OF_RESOURCES\b")
+_NOTHING_FREE = re.compile(r"Available Free mem ?: ?0 MB|(?i:out of (?:device )?memory)")
+
+
 def _raw(m: Message, scene: Scene) -> Diagnosis:
     if scene.library and not m.writer:
         return _other_program(replace(m, writer=scene.library), scene)
-    if scene.stage == "pinning":
+    if scene.stage == "pinning" or _OF_HOST.search(m.text) is not None:
         return Diagnosis(
             Kind.HOST_MEMORY,
             "Memory of the host could not be pinned (page-locked).",
             ("pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",),
+        )
+    if _MANY_REASONS.search(m.text) is not None and _NOTHING_FREE.search(m.text) is None:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The device's runtime was out of resources, by which it means memory, a queue, a kernel's registers or a device that hangs.",
+            ("the driver's own log tells them apart: `dmesg -T | tail`",),
         )
     if scene.stage == "context":
         return Diagnosis(
@@ -314,9 +329,28 @@ def _batch_search(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+_SAYS_WHY = re.compile(r"(?i)oom|out of memory|RAM was full")
+
+
 def _killed(m: Message, scene: Scene) -> Diagnosis:
     if scene.stage == "extension":
         return _BY_FAMILY[Family.COMPILER_KILLED](m, scene)
+    if _SAYS_WHY.search(m.text) is None:
+        if Sign.ENDED_BY_OTHERS in scene.signs:
+            return Diagnosis(
+                Kind.UNCLEAR,
+                "A process was killed, and the log shows that somebody ended the program: a time limit, a probe, a preemption or a signal.",
+                ("whether memory ran out, too, only the system's own log says",),
+            )
+        if scene.earlier and not (_state_on_host(scene) or circumstances(scene, device=False)):
+            return Diagnosis(
+                Kind.UNCLEAR,
+                "A process was killed after an error had been raised: a launcher ends the others when one has failed.",
+                (
+                    f"the error above: {scene.earlier}",
+                    "a process that the system kills for its memory leaves no error of its own",
+                ),
+            )
     proof = "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`"
     return Diagnosis(
         Kind.HOST_MEMORY,
@@ -326,11 +360,11 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _gone(m: Message, scene: Scene) -> Diagnosis:
-    if Sign.RAISED_BEFORE in scene.signs:
+    if scene.earlier:
         return Diagnosis(
             Kind.UNCLEAR,
             "A worker process ended: by the error that stands above, or killed by the system as the host's memory ran out.",
-            ("such a message comes whatever ended the worker: read the error above first",),
+            ("such a message comes whatever ended the worker: read the error above first", f"the error above: {scene.earlier}"),
         )
     found = _killed(m, scene)
     return replace(
@@ -351,6 +385,75 @@ def _kernel_killed(m: Message, scene: Scene) -> Diagnosis:
             "in a container or a job, its limit counts; under WSL, that of the virtual machine",
         ),
     )
+
+
+def _bus_error(m: Message, scene: Scene) -> Diagnosis:
+    others = "a file mapped into memory that was truncated, or a fault of the program itself, gives the same signal"
+    if Sign.WORKERS not in scene.signs and "DataLoader" not in m.text and "pid" not in m.text:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "A bus error: a page of memory that the program had mapped could not be given to it. The log does not show which.",
+            (
+                "shared memory (/dev/shm) without room is the usual reason where loader workers or ranks pass data through it",
+                others,
+            ),
+        )
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        "A bus error: most often shared memory (/dev/shm) had no room for a page that was written.",
+        ("loader workers and NCCL write there; containers have 64 MB of it by default", others),
+    )
+
+
+_ERRNO = re.compile(r"\((\d{1,3})\)|Errno (\d{1,3})\]")
+_ROOM = {"0", "12", "27", "28"}
+"""Numbers of errors that a lack of memory or of space gives: none, ENOMEM, EFBIG, ENOSPC."""
+
+
+def _mapped(meaning: Callable[[Message, Scene], Diagnosis]) -> Callable[[Message, Scene], Diagnosis]:
+    """``meaning``, unless the message has the number of an error that has nothing to do with memory."""
+
+    def of(m: Message, scene: Scene) -> Diagnosis:
+        found = _ERRNO.search(m.text) if re.search(r"</?torch_|unable to mmap|shared memory object", m.text) else None
+        number = (found[1] or found[2]) if found is not None else ""
+        if not number or number in _ROOM:
+            return meaning(m, scene)
+        return Diagnosis(
+            Kind.NOT_MEMORY,
+            "A file or a piece of shared memory could not be opened or mapped, and the reason that the system gives is not a lack of memory.",
+            (f"the message ends with error {number}: a path, a right or a file system that cannot map files",),
+        )
+
+    return of
+
+
+def _unnamed(m: Message, scene: Scene) -> Diagnosis:
+    """What is certain of a message whose wording is not known."""
+    whose = {"CPU": "of the host", "unknown": ""}.get(m.backend, "of the device")
+    while_ = while_doing(scene)
+    tag = _TAG.match(m.text)
+    written = next((group for group in tag.groups() if group), "") if tag is not None else ""
+    speaker = scene.library or (written if written.lower() not in _NO_NAMES else "")
+    return Diagnosis(
+        Kind.UNCLEAR,
+        f"{'Memory ' + whose if whose else 'Memory'} ran out, or could not be had{' ' + while_ if while_ else ''}; the wording is none that this "
+        "command knows, so it names no cause.",
+        (
+            *((f"{speaker} wrote the line",) if speaker else ()),
+            *((f"the innermost call was in {scene.package}",) if scene.package else ()),
+            *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
+            *(() if whose else ("whether it is the device's memory or the host's, the line does not say",)),
+            *circumstances(scene, device=m.backend != "CPU"),
+        ),
+    )
+
+
+_TAG = re.compile(
+    r"\W{0,2}(?:\[([A-Za-z][\w.-]{2,30})\]|([a-z_]\w{2,30})\.[\w.]{0,80}(?:Error|Exception)\b|([A-Za-z_]\w{2,30})::|([a-z][\w.-]{2,30})(?:\(\))?: )"
+)
+_NO_NAMES = frozenset(
+    {"torch", "error", "info", "warning", "fatal", "exception", "runtimeerror", "what", "builtins", "main", "python", "rank"}
+)
 
 
 def _managed(m: Message, scene: Scene) -> Diagnosis:
@@ -651,7 +754,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     ),
     Family.OTHER_PROGRAM: _other_program,
     Family.CPU: _host,
-    Family.HOST_ARRAY: _host,
+    Family.HOST_ARRAY: _mapped(_host),
     Family.HOST_LIMIT: _host_limit,
     Family.PAGING_FILE: _fixed(
         Kind.HOST_MEMORY,
@@ -669,22 +772,20 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "A compiler was killed while it built an extension: the memory of the host ran out.",
         "one compiler per core runs by default, and each takes several GiB for templates of CUDA code",
     ),
-    Family.SHARED_MEMORY: _fixed(
-        Kind.HOST_MEMORY,
-        "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
-        "containers have 64 MB of it by default",
+    Family.SHARED_MEMORY: _mapped(
+        _fixed(
+            Kind.HOST_MEMORY,
+            "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
+            "containers have 64 MB of it by default",
+        )
     ),
     Family.NCCL_SHARED_MEMORY: _fixed(
         Kind.HOST_MEMORY,
         "Shared memory (/dev/shm) ran out: NCCL passes data between the ranks of a node through it.",
         "containers have 64 MB of it by default, and killed runs leave their segments behind",
     ),
-    Family.BUS_ERROR: _fixed(
-        Kind.HOST_MEMORY,
-        "A bus error: most often shared memory (/dev/shm) had no room for a page that was written.",
-        "loader workers and NCCL write there; containers have 64 MB of it by default",
-        "a file mapped into memory that was truncated gives the same signal",
-    ),
+    Family.BUS_ERROR: _bus_error,
+    Family.UNNAMED: _unnamed,
     Family.DESCRIPTORS: _fixed(
         Kind.NOT_MEMORY,
         "The limit of open files is reached, not that of memory: each tensor that a worker shares holds a file descriptor.",

@@ -38,7 +38,8 @@ class Sign(Enum):
     CAUGHT = "a line says that what failed is skipped or done another way"
     SKIPPED = "the message's own line says that what failed is skipped or done another way"
     STATE_BUILT = "a trainer builds its copies of the parameters and its optimizer state"
-    RAISED_BEFORE = "an exception was raised before"
+    ENDED_BY_OTHERS = "a scheduler, a probe or a person ended the program"
+    WORKERS = "processes that share memory, or a container, which bounds it"
     NOTEBOOK = "a notebook or an interactive session"
 
 
@@ -159,10 +160,19 @@ _SIGNS = (
         "deepspeed deepspeed/runtime/zero/stage3.py, stage_1_and_2.py, parameter_offload.py",
     ),
     (
-        Sign.RAISED_BEFORE,
+        Sign.ENDED_BY_OTHERS,
         False,
-        r"^\S.{0,160}?(?:Error|Exception): \S|^(?:\w{0,80}Error|\w{0,80}Exception): \S|Exception in background worker",
-        "words of Python's tracebacks; batchgenerators dataloading/multi_threaded_augmenter.py",
+        r"\bDUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)\b|\bTERM_RUNLIMIT\b|[Ww]alltime \d+ exceeded|exceeded .{0,12}walltime|"
+        r"^\W{0,2}KeyboardInterrupt\b|got signal: (?:2|15)\b|Received SIGTERM|Shutdown (?:signal|requested)|[Ll]iveness probe failed|"
+        r"\bDeadlineExceeded\b|[Ss]pot .{0,30}(?:interrupt|preempt|reclaim)\w*",
+        "slurm src/slurmd; LSF termination reasons; openpbs; pytorch torch/distributed/elastic/multiprocessing/api.py; kubernetes",
+    ),
+    (
+        Sign.WORKERS,
+        False,
+        r"\bDataLoader worker\b|\bnum_workers\b|torch/utils/data/|multiprocessing/(?:queues|connection|resource_sharer)\.py|\bNCCL (?:INFO|WARN)\b|"
+        r"/dev/shm|\bdocker\b|\bkubectl\b|\bcontainer\b|\bpod\b",
+        "torch/utils/data; nccl; words of containers",
     ),
     (Sign.NOTEBOOK, True, r"\b(?:Cell|Input) In ?\[\d|<ipython-input-", "IPython"),
 )
@@ -206,6 +216,23 @@ def outcome_of(above: Sequence[str], below: Sequence[str]) -> Outcome:
         if moved or _MOVES.search(line):
             return Outcome.WENT_ON
     return Outcome.UNKNOWN
+
+
+_RAISED = re.compile(
+    r"(?:^|[\]:|)] )((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)): \S|(Exception in background worker)"
+)
+_CONSEQUENCE = re.compile(
+    r"ChildFailed|CalledProcess|ProcessExited|ProcessRaised|WorkerCrashed|BrokenProcessPool|TerminatedWorker|ActorDied|RayActor|RayTask|"
+    r"Connection(?:Reset|Refused|Aborted|Error)|BrokenPipe|EOFError|Signal|DataLoader worker|FutureWarning|Warning\b|killed|SIGKILL|background workers?\b.{0,20}(?:alive|under)"
+)
+"""Errors that come of it when another process ends."""
+
+
+def earlier_error(above: Sequence[str]) -> str:
+    """The nearest line ``above`` a message in which an exception ends that is no consequence of another process's end; "" for none."""
+    return next(
+        (line.strip()[:160] for line in above if _RAISED.search(line) is not None and _CONSEQUENCE.search(line) is None), ""
+    )
 
 
 def signs_of(above: Sequence[str], below: Sequence[str]) -> frozenset[Sign]:

@@ -205,8 +205,9 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
     begin = start if hit - start <= EXAMINED // 2 else hit - EXAMINED // 4
     end = data.find(b"\n", hit, hit + MAX_LINE)
     end = min(len(data), hit + MAX_LINE) if end < 0 else end
-    line = read_line(data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace"))
-    begun = find_head(line.text)
+    raw = data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace")
+    line = read_line(raw)
+    begun = find_head(line.text, raw)
     wrapped = _wrapped(data, start, hit, floor, line) if begun is None else None
     if wrapped is not None:
         start, line, begun = wrapped
@@ -235,6 +236,7 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         if more.source != line.source:
             continue  # another rank wrote in between
         inner = find_head(more.text[:EXAMINED])
+        inner = None if inner is not None and inner.head.family is Family.UNNAMED else inner
         goes_on = inner is not None and inner.head.goes_on and inner.head.family is family
         if not more.text.strip() or (_starts_over(more.text) if inner is None else not goes_on):
             break

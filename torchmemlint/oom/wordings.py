@@ -69,6 +69,7 @@ class Family(Enum):
     DESCRIPTORS = "open files"
     LOCKED = "locked memory of a network card"
     THREAD_STORAGE = "thread-local storage of a library"
+    UNNAMED = "a wording that is not known"
 
 
 WEAK = frozenset(
@@ -84,6 +85,7 @@ WEAK = frozenset(
         Family.OTHER_PROGRAM,
         Family.HANDLED,
         Family.ENGINE_WAITS,
+        Family.UNNAMED,
     }
 )
 """Families whose text does not say that memory ran out for PyTorch, but makes it likely or must be told from it."""
@@ -325,7 +327,7 @@ _PROGRAMS = (
         r"Check failed: .{0,160}\bout of memory",
         "out of memory",
         "tvm src/runtime/cuda/cuda_device_api.cc; dgl src/runtime/cuda/cuda_device_api.cc",
-        writer="TVM, MLC or DGL",
+        writer="a library that checks as TVM, DGL and MXNet do",
     ),
     _head(
         Family.OTHER_PROGRAM,
@@ -469,9 +471,9 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_WARMUP,
-        r"Not enough memory to handle \d{1,12} (?:total tokens|prefill tokens)",
+        r"Not enough memory to handle (?:\d{1,12} (?:total tokens|prefill tokens)|`max_total_tokens=)",
         "Not enough memory",
-        "text-generation-inference server/text_generation_server/models/flash_causal_lm.py; "
+        "text-generation-inference server/text_generation_server/models/flash_causal_lm.py, backends/v3/src/lib.rs; "
         "github.com/huggingface/text-generation-inference/issues/755",
         writer="TGI",
     ),
@@ -480,6 +482,13 @@ _ENGINES = (
         r"No enough gpu memory for runtime",
         "No enough gpu memory",
         "lmdeploy lmdeploy/pytorch/engine/executor/base.py",
+        writer="LMDeploy",
+    ),
+    _head(
+        Family.ENGINE_FULL,
+        r"\bcache out of memory, no request can be admitted",
+        "out of memory",
+        "lmdeploy src/turbomind/engine/engine.cc",
         writer="LMDeploy",
     ),
     _head(
@@ -546,11 +555,11 @@ _HANDLED = (
     ),
     _head(
         Family.HANDLED,
-        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Dd]iscard(?:ing|ed)|"
+        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Tt]rying again|[Dd]iscard(?:ing|ed)|"
         r"[Ff]alling back)\b|"
         r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing)\b.{0,80}\b(?:OOM|out of memory|OutOfMemoryError)\b",
         "OOM | ut of memory | OutOfMemoryError",
-        "words of training loops: github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
+        "words of programs: ComfyUI comfy/ldm/modules/attention.py; github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
 
@@ -560,6 +569,14 @@ _RUNTIME = (
         r"Error while creating shared memory segment|Error: failed to extend /dev/shm/nccl-|Call to posix_fallocate failed ?: No space",
         "shared memory | /dev/shm | posix_fallocate",
         "nccl src/misc/shmutils.cc; github.com/NVIDIA/nccl/issues/290, /525",
+        backend="CPU",
+        writer="NCCL",
+    ),
+    _head(
+        Family.HOST_ARRAY,
+        r"NCCL WARN Failed to malloc \d{1,20} bytes",
+        "ailed to malloc",
+        "nccl src/include/alloc.h",
         backend="CPU",
         writer="NCCL",
     ),
@@ -626,9 +643,9 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"temporary_buffer::allocate: get_temporary_buffer failed|\bcuda execution failed with error 2\b|\bCuda error: 2\[|"
+        r"temporary_buffer::allocate: get_temporary_buffer failed|\bcuda (?:execution )?failed with error 2\b|\bCuda error: 2\[|"
         r"\bGPUassert: out of memory|\berror in \w{0,50}(?:[Kk]ernel|_ker|[Cc]uda)\w{0,30}: out of memory",
-        "get_temporary_buffer failed | execution failed with error | Cuda error: 2[ | out of memory",
+        "get_temporary_buffer failed | failed with error | Cuda error: 2[ | out of memory",
         "cccl thrust/detail/allocator/temporary_allocator.inl; spconv include/tensorview/tensorview.h; nvdiffrast common/framework.h; macros of extensions",
     ),
     _head(
@@ -670,8 +687,8 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\berror code is 207001\b|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
-        "code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
+        r"Malloc pin memory failed, host out of memory|\berror code is 207001\b|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
+        "host out of memory | code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
         "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
         backend="NPU",
     ),
@@ -704,6 +721,12 @@ _RUNTIME = (
         "OutOfMemory",
         "github.com/pytorch/pytorch/issues/125954",
         backend="MPS",
+    ),
+    _head(
+        Family.BARE,
+        r"Not enough memory, use lower resolution \(max approx\. ",
+        "ot enough memory",
+        "ComfyUI comfy/ldm/modules/attention.py",
     ),
     _head(
         Family.BARE,
@@ -928,5 +951,29 @@ _HOST = (
     ),
 )
 
-HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_HANDLED, *_RUNTIME, *_HOST)
+_MEMORY = r"(?:[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM)\b"
+_WHAT = r"(?=.{0,80}?(?:memory|bytes?\b|[KMGT]i?B\b|buffer|tensor|cache|block|workspace|arena|pool|heap|pinned))"
+_UNNAMED = (
+    _head(
+        Family.UNNAMED,
+        rf"\b(?:[Oo]ut of|OUT OF|Out Of|[Nn]ot enough|[Ii]nsufficient) {_MEMORY}(?! (?:is|errors|issues?|conditions?|handling)\b)|"
+        r"\bOUT OF MEMORY\b|\bOOM\b|\bOut_?[Oo]f_?(?:[A-Z][a-z]{1,8})?Memory(?:Error|Exception)?\b(?!\s+Traceback)|"
+        r"\b\w{0,40}(?:OUT_OF_(?:[A-Z]{1,8}_)?MEMORY|ALLOC(?:ATION)?_FAILED|MEMORY_ALLOCATION|NO_MEMORY|ENOMEM)\b|"
+        rf"\b(?:[Ff]ailed to|[Ff]ailure to|[Uu]nable to|[Cc]annot|[Cc]an't|[Cc]ould not|[Cc]ouldn't) (?:be )?(?:re)?m?alloc\w{{0,6}}\b{_WHAT}|"
+        r"\b\w{0,30}[Mm]alloc\w{0,30}(?:\([^)]{0,60}\))?:? (?:call |has |with error |returned )?(?:failed|failure|error)\b|"
+        r"\b(?:[Mm]emory|[Bb]uffer|[Tt]ensor|[Bb]lock|[Dd]evice|[Hh]ost|[Hh]eap|[Ww]orkspace) allocation (?:of [\w. ]{1,30} )?fail(?:ed|ure)\b|"
+        r"\b[Mm]emory exhausted\b|\bexceeds? (?:the )?(?:available|free) (?:[\w-]{1,12} )?(?:memory|[Vv]?RAM)\b|"
+        r"\b(?:does|do|did|will|would)(?: not|n't) fit (?:in|into|on) (?:[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM|GPUs?|device)\b|"
+        r"\b(?:hit|reached|exceed(?:s|ed)?) (?:the |its )?(?:\w{1,10} )?memory limit\b",
+        "ut of memory | OUT OF MEMORY | Out Of Memory | ut of GPU | ut of device | ut of host | ut of system | ut of video | ut of VRAM | ut of RAM | "
+        "ot enough | nsufficient | OOM | OutOf | OUT_OF_ | ALLOC_FAILED | ALLOCATION_FAILED | MEMORY_ALLOCATION | NO_MEMORY | ENOMEM | "
+        "ailed to alloc | ailed to realloc | ailed to malloc | ailure to alloc | nable to alloc | annot alloc | an't alloc | ould not alloc | ouldn't alloc | "
+        "annot be alloc | ould not be alloc | alloc failed | allocation failed | allocation failure | alloc error | llocation of | emory exhausted | available memory | "
+        "free memory | available GPU | available VRAM | available device | available system | available host | not fit | n't fit | memory limit",
+        "general words of failure; what matches here, no row above knows",
+        backend="unknown",
+    ),
+)
+
+HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_HANDLED, *_RUNTIME, *_HOST, *_UNNAMED)
 """In order of preference: the first whose pattern matches a line names the message."""
