@@ -105,8 +105,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
                 return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
             if message.family is Family.THREAD_STORAGE:
                 return (take.LOAD_FIRST,)
-            if message.family in (Family.SHARED_MEMORY, Family.HOST_ARRAY):
-                return (take.OPEN_FILE,)
+            if message.family in (Family.SHARED_MEMORY, Family.NCCL_SHARED_MEMORY, Family.HOST_ARRAY):
+                return (take.MORE_MAPPINGS,) if "Cannot allocate memory" in message.text else (take.OPEN_FILE,)
             return (take.FIND_THE_PLACE, take.CHECK_INDICES)
         case Kind.UNCLEAR:
             return _unclear(message, diagnosis, scene, room)
@@ -123,6 +123,8 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
     if Sign.UNIFIED in scene.signs and message.total is not None:
         kept = tuple(remedy for remedy in room if remedy is not take.OFFLOAD)
         return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
+    if message.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in scene.signs:
+        return (take.WHO_KILLED,)
     fixed = _UNCLEAR_BY_FAMILY.get(message.family)
     if fixed is not None:
         return fixed
@@ -140,6 +142,9 @@ _UNCLEAR_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
     Family.WORKER_GONE: (take.READ_ERROR_ABOVE, take.FEWER_WORKERS),
     Family.WORKER_KILLED: (take.READ_ERROR_ABOVE, take.WHO_KILLED),
     Family.BUS_ERROR: (take.SEE_SHARED_MEMORY,),
+    Family.COMPILER_KILLED: (take.FREE_ON_HOST, take.FEWER_COMPILERS),
+    Family.DISPATCHED: (take.WHAT_IS_FREE, take.WEIGHTS_IN_FEWER_BITS),
+    Family.OTHER_PROGRAM: (take.READ_DRIVER_LOG,),
 }
 
 
@@ -149,7 +154,8 @@ def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
         return (take.FREE_ON_HOST,)
     see = replace(take.WHAT_IS_FREE, code=take.WHAT_IS_FREE.code.replace("nvidia-smi", _device(message).tool or "nvidia-smi"))
     if message.backend == "unknown" or scene.activity is Activity.UNKNOWN or scene.library:
-        return (see, *(() if scene.library else (take.READ_FIGURES,)))
+        # Without a traceback it may be any program's line.
+        return (see, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
     return (see, take.READ_FIGURES, *room)
 
 
@@ -503,7 +509,19 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.writer == "Ray":
         return (take.FEWER_ACTORS, take.FEWER_WORKERS, take.LOAD_LAZILY, *more)
     if from_outside:
-        return (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY, *more)
+        shown = Sign.WORKERS in scene.signs or "worker" in message.text
+        first = (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY, *more)
+        return first if shown else (*more, take.LOAD_LAZILY, take.NO_GRAPH_PAST_ITS_STEP, take.FEWER_WORKERS)
+    if scene.activity is Activity.UNKNOWN and message.family is Family.HOST_ARRAY:
+        return (take.ARRAYS_IN_PARTS, take.LOAD_LAZILY, take.FEWER_WORKERS)
+    if scene.activity is Activity.UNKNOWN:
+        return (
+            *take.LIVE_TENSORS_OF_ANY[:1],
+            take.NO_GRAPH_PAST_ITS_STEP,
+            take.LOAD_LAZILY,
+            take.FEWER_WORKERS,
+            *take.LIVE_TENSORS_OF_ANY[1:],
+        )
     return (
         take.NO_GRAPH_IN_INFERENCE,
         take.NO_GRAPH_PAST_ITS_STEP,

@@ -220,7 +220,7 @@ _REQUEST = {
     Family.MPS_BUFFER: rf"Invalid buffer size: {SIZE}",
     Family.DIRECTML: rf"tensor with {SIZE}",
     Family.CPU: rf"you tried to allocate {SIZE}",
-    Family.NCCL: rf"Failed to CUDA (?:host )?(?:calloc|malloc) ?[a-zA-Z]{{0,12}} {SIZE}",
+    Family.NCCL: rf"Failed to CUDA (?:host )?[cm]?alloc ?[a-zA-Z]{{0,12}} {SIZE}",
     Family.HOST_ARRAY: rf"(?:Unable to allocate|unable to mmap) {SIZE}",
     Family.ADDRESS_SPACE: rf"Failed to reserve {SIZE}",
     Family.POOL: r"for size::(\d{1,20})()",

@@ -178,6 +178,11 @@ READ_DRIVER_LOG = Remedy(
     "a device that hangs or was reset, a kernel with too many registers and a lack of memory look the same from outside",
     "dmesg -T | tail -n 50",
 )
+MORE_MAPPINGS = Remedy(
+    "Allow more mappings, or share fewer tensors",
+    "the limit is the kernel's, for each process; a batch of many small tensors takes many",
+    "sysctl -w vm.max_map_count=655300        # or one tensor for a whole batch, fewer workers, a smaller prefetch_factor",
+)
 OPEN_FILE = Remedy(
     "See why the file could not be opened or mapped",
     "no lack of memory: a file that another process has removed, missing rights, or a file system (a network one, FUSE) that cannot map files",

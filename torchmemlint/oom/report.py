@@ -74,6 +74,8 @@ def _scene(case: Case) -> str:
 
 def _next(case: Case) -> tuple[tuple[str, str], ...]:
     """Commands that would tell more, each with what it tells."""
+    if case.message.family is Family.UNNAMED and not case.scene.raised:
+        return ()  # it may be any program's line
     near = next((item.finding for item in case.findings if item.distance < 2 and item.finding.cell is None), None)
     place = f"{near.path}:{near.span.start.row}" if near is not None else ""
     return commands_that_tell_more(case.diagnosis, case.scene, case.program, place)

@@ -110,6 +110,7 @@ _LIBRARIES = (
     ("PaddlePaddle", re.compile(r"(?:^|/)paddle/|\bpaddle::"), "Paddle"),
     ("CuPy or RAPIDS", re.compile(r"(?:^|/)(?:cupy|cudf|cuml|rmm)/|\brmm::"), "cupy, rapids"),
     ("TensorRT", re.compile(r"(?:^|/)tensorrt/|\[TRT\]"), "TensorRT"),
+    ("Numba", re.compile(r"(?:^|/)numba/|\bnumba\.cuda\b"), "numba"),
     ("MLX", re.compile(r"(?:^|/)mlx(?:_lm)?/|\bmlx::"), "mlx"),
 )
 """Libraries with an allocator of their own: a path of a frame, or words of a line next to the message."""

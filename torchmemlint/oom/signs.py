@@ -95,12 +95,6 @@ _SIGNS = (
     ),
     (Sign.HANDLED, True, r"Ignoring this choice|[Rr]etrying with|[Ff]alling back to", "torch/_inductor/select_algorithm.py"),
     (
-        Sign.EXTENSION,
-        False,
-        r"\bninja\b|\bnvcc\b|\bcc1plus\b|\bbuild_ext\b|setup\.py (?:install|build|develop|bdist_wheel)|Building wheel for",
-        "torch/utils/cpp_extension.py, pip, setuptools",
-    ),
-    (
         Sign.NCCL_HOST,
         False,
         r"transport/shm\.cc|Cuda Host Alloc|cuMemHost|ncclCudaHostCalloc",
@@ -122,8 +116,9 @@ _SIGNS = (
     (
         Sign.STATE_ON_HOST,
         False,
-        r"DeepSpeedCPUAdam|offload_(?:optimizer|param)\b|z[23]_offload|CPUOffloadPolicy|Optimizer Offload|fsdp_offload_params: true",
-        "deepspeed deepspeed/ops/adam/cpu_adam.py, runtime/zero/offload_config.py; LlamaFactory examples/deepspeed; accelerate",
+        r"DeepSpeedCPUAdam|offload_(?:optimizer|param)\b|z[23]_offload|CPUOffloadPolicy|Optimizer Offload|fsdp_offload_params: true|"
+        r"\bAdam Optimizer #\d{1,3} is created with \w{1,8} arithmetic",
+        "deepspeed deepspeed/ops/adam/cpu_adam.py, csrc/adam/cpu_adam_impl.cpp, runtime/zero/offload_config.py; LlamaFactory examples/deepspeed; accelerate",
     ),
     (
         Sign.TRIALS,
@@ -163,7 +158,7 @@ _SIGNS = (
         Sign.ENDED_BY_OTHERS,
         False,
         r"\bDUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)\b|\bTERM_RUNLIMIT\b|[Ww]alltime \d+ exceeded|exceeded .{0,12}walltime|"
-        r"^\W{0,2}KeyboardInterrupt\b|got signal: (?:2|15)\b|Received SIGTERM|Shutdown (?:signal|requested)|[Ll]iveness probe failed|"
+        r"^\W{0,2}KeyboardInterrupt\b|got signal: (?:2|15)\b|Received SIGTERM|Shutdown (?:signal|requested)|srun: forcing job termination|[Ll]iveness probe failed|"
         r"\bDeadlineExceeded\b|[Ss]pot .{0,30}(?:interrupt|preempt|reclaim)\w*",
         "slurm src/slurmd; LSF termination reasons; openpbs; pytorch torch/distributed/elastic/multiprocessing/api.py; kubernetes",
     ),
@@ -235,11 +230,33 @@ def earlier_error(above: Sequence[str]) -> str:
     )
 
 
+_BUILDS = re.compile(
+    r"\bninja\b|\bnvcc\b|\bcc1plus\b|\bbuild_ext\b|setup\.py (?:install|build|develop|bdist_wheel)|Building wheel for"
+)
+_BUILT = re.compile(
+    r"ninja: no work to do|Loading extension module|Time to load \w{1,40} op|Successfully (?:installed|built)|Finished processing dependencies"
+)
+
+
+def _is_building(above: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether an extension is being built: the nearest line that speaks of one does not say that it is there.
+
+    Sources: torch/utils/cpp_extension.py, pip, setuptools, deepspeed op_builder/builder.py.
+    """
+    last = next((line for line in above if _BUILDS.search(line) is not None or _BUILT.search(line) is not None), "")
+    if last:
+        return _BUILT.search(last) is None
+    return any(_BUILDS.search(line) is not None for line in below)
+
+
 def signs_of(above: Sequence[str], below: Sequence[str]) -> frozenset[Sign]:
     """The signs in the lines ``above`` and ``below`` a message, each nearest first."""
     near = [*above[:NEAR], *below[:NEAR]]
     everything = [*above, *below]
-    return frozenset(sign for sign, is_near, pattern in _COMPILED if any(map(pattern.search, near if is_near else everything)))
+    building = frozenset({Sign.EXTENSION}) if _is_building(above, below) else frozenset()
+    return building | frozenset(
+        sign for sign, is_near, pattern in _COMPILED if any(map(pattern.search, near if is_near else everything))
+    )
 
 
 def growth_of(above: Sequence[str]) -> Growth | None:

@@ -30,11 +30,21 @@ MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
 _GATES: Mapping[bytes, tuple[bytes, ...]] = {
-    b"lloc": (b"to allocate", b"be allocated", b"Alloc", b"allocati"),
+    b"lloc": (
+        b"to alloc",
+        b"t alloc",
+        b"be alloc",
+        b"Alloc",
+        b"allocati",
+        b"alloc failed",
+        b"alloc error",
+        b"to malloc",
+        b"to realloc",
+    ),
     b"ut of ": (),
     b"illed": (),
     b"rror": (),
-    b"emory": (b"Memory", b"nsufficient", b"enough", b"-of-memory", b"vailable memory"),
+    b"emory": (b"Memory", b"nsufficient", b"enough", b"-of-memory", b"vailable memory", b"emory exhausted", b"emory limit"),
     b"OOM": (),
     b"": (b"137", b"signal", b"SIG", b"-9", b"-7", b"0xC", b"_STATUS_", b"_FAILED", b"xceeds", b"terminated"),
 }

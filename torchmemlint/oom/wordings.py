@@ -232,7 +232,8 @@ _PROGRAMS = (
         r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory|\bmemory layout cannot be allocated\b|"
         r"\b(?:ROCm|MUSA) error: out of memory",
         "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
-        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; ollama llm/server.go",
+        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; "
+        "github.com/ollama/ollama/issues/14980, /12580",
         writer="llama.cpp",
     ),
     _head(
@@ -379,8 +380,8 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_CACHE,
-        r"No available memory for the cache blocks",
-        "No available memory for the cache",
+        r"No available memory for the cache blocks|Cannot auto-fit max_model_len: not enough GPU memory",
+        "No available memory for the cache | not enough GPU memory",
         "vllm vllm/worker/worker.py, vllm/v1/core/kv_cache_utils.py",
         writer="vLLM",
     ),
@@ -500,9 +501,9 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_CACHE,
-        r"Impossible to fit in any sequence in kvCache",
+        r"Impossib(?:le|e) to fit in any sequence in kvCache",
         "in kvCache",
-        "TensorRT-LLM tensorrt_llm/runtime/model_runner_cpp.py, cpp/tensorrt_llm/batch_manager",
+        "TensorRT-LLM tensorrt_llm/_torch/pyexecutor/resource_manager.py",
         writer="TensorRT-LLM",
     ),
     _head(
@@ -555,11 +556,11 @@ _HANDLED = (
     ),
     _head(
         Family.HANDLED,
-        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Tt]rying again|[Dd]iscard(?:ing|ed)|"
+        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError|insufficient GPU memory)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Tt]rying again|[Dd]iscard(?:ing|ed)|"
         r"[Ff]alling back)\b|"
         r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing)\b.{0,80}\b(?:OOM|out of memory|OutOfMemoryError)\b",
-        "OOM | ut of memory | OutOfMemoryError",
-        "words of programs: ComfyUI comfy/ldm/modules/attention.py; github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
+        "OOM | ut of memory | OutOfMemoryError | nsufficient GPU memory",
+        "words of programs: nnUNet nnunetv2/inference/predict_from_raw_data.py, ComfyUI comfy/ldm/modules/attention.py; github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
 
@@ -568,7 +569,7 @@ _RUNTIME = (
         Family.NCCL_SHARED_MEMORY,
         r"Error while creating shared memory segment|Error: failed to extend /dev/shm/nccl-|Call to posix_fallocate failed ?: No space",
         "shared memory | /dev/shm | posix_fallocate",
-        "nccl src/misc/shmutils.cc; github.com/NVIDIA/nccl/issues/290, /525",
+        "nccl src/os/linux.cc (src/misc/shmutils.cc before); github.com/NVIDIA/nccl/issues/290, /525",
         backend="CPU",
         writer="NCCL",
     ),
@@ -582,8 +583,8 @@ _RUNTIME = (
     ),
     _head(
         Family.NCCL,
-        r"Failed to CUDA (?:host )?(?:calloc|malloc)|(?:Cuda|HIP) failure:? (?:2 )?'out of memory'",
-        "CUDA calloc | CUDA malloc | CUDA host calloc | CUDA host malloc | out of memory",
+        r"Failed to CUDA (?:host )?[cm]?alloc|(?:Cuda|HIP) failure:? (?:2 )?'out of memory'",
+        "Failed to CUDA | out of memory",
         "nccl src/include/alloc.h, src/include/checks.h",
         writer="NCCL",
     ),
@@ -618,7 +619,7 @@ _RUNTIME = (
         r"uses too much shared data \(0x[\da-f]{1,12} bytes, 0x[\da-f]{1,12} max\)|\blocal memory \(\d{1,9}\) exceeds limit \(\d{1,9}\)|"
         r"CUDA error: too many resources requested for launch",
         "too much shared data | exceeds limit | too many resources",
-        "ptxas; llvm lib/Target/AMDGPU; cuda include/driver_types.h",
+        "github.com/ggml-org/llama.cpp/issues/16081, github.com/tinygrad/tinygrad/pull/10267, github.com/pytorch/pytorch/issues/52002",
     ),
     _head(
         Family.RAW,
@@ -646,7 +647,8 @@ _RUNTIME = (
         r"temporary_buffer::allocate: get_temporary_buffer failed|\bcuda (?:execution )?failed with error 2\b|\bCuda error: 2\[|"
         r"\bGPUassert: out of memory|\berror in \w{0,50}(?:[Kk]ernel|_ker|[Cc]uda)\w{0,30}: out of memory",
         "get_temporary_buffer failed | failed with error | Cuda error: 2[ | out of memory",
-        "cccl thrust/detail/allocator/temporary_allocator.inl; spconv include/tensorview/tensorview.h; nvdiffrast common/framework.h; macros of extensions",
+        "cccl thrust/detail/allocator/temporary_allocator.inl; github.com/traveller59/second.pytorch/issues/347, github.com/junjie18/CMT/issues/15, "
+        "github.com/NVlabs/nvdiffrast/issues/182, github.com/lucasjinreal/DCNv2_latest/issues/62",
     ),
     _head(
         Family.RAW,
@@ -687,9 +689,9 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"Malloc pin memory failed, host out of memory|\berror code is 207001\b|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
-        "host out of memory | code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
-        "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
+        r"Malloc pin memory failed, host out of memory|(?:\baclrt\w{1,40}, )?\berror code is 207001\b|Insufficient_Host_Memory\(EL\d{4}\)|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
+        "host out of memory | Insufficient_Host_Memory | code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
+        "torch_npu torch_npu/csrc/core/npu/CachingHostAllocator.cpp, NPUException.cpp, NPUCachingAllocator.cpp; CANN acl/error_codes/rt_error_codes.h",
         backend="NPU",
     ),
     _head(
@@ -713,7 +715,7 @@ _RUNTIME = (
         r"Some modules are dispatched on the CPU or the disk|You are trying to offload the whole model to the disk|"
         r"The current `device_map` had weights offloaded to the disk",
         "modules are dispatched | offload the whole model | weights offloaded",
-        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py, modeling_utils.py; accelerate src/accelerate/big_modeling.py",
+        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py, modeling_utils.py; accelerate big_modeling.py",
     ),
     _head(
         Family.MPS_COMMAND,
@@ -724,9 +726,9 @@ _RUNTIME = (
     ),
     _head(
         Family.BARE,
-        r"Not enough memory, use lower resolution \(max approx\. ",
-        "ot enough memory",
-        "ComfyUI comfy/ldm/modules/attention.py",
+        r"Not enough memory, use lower resolution \(max approx\. |Workspace can't be allocated, not? enough memory",
+        "ot enough memory | no enough memory",
+        "ComfyUI comfy/ldm/modules/attention.py; deepspeed csrc/transformer/inference/includes/inference_context.h",
     ),
     _head(
         Family.BARE,
@@ -823,7 +825,7 @@ _HOST = (
     ),
     _head(
         Family.PAGING_FILE,
-        r"\bWinError (?:8|1450|1455)\b|\(os error 1455\)|error code: <1455>|\bOs \{ code: 1455\b|paging file is too small|"
+        r"\bWinError (?:8|1450|1455)\b|\b(?:os error|code:) <?1455\b|paging file is too small|"
         r"\b(?:0xC0000017|0xC000012D)\b",
         "WinError | error 1455 | <1455> | code: 1455 | paging file | 0xC0000017 | 0xC000012D",
         "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp; rust library/std/src/io/error.rs; Windows ntstatus.h",
@@ -839,9 +841,9 @@ _HOST = (
     ),
     _head(
         Family.LOCKED,
-        r"\b(?:ibv_\w{2,24}|fi_mr_reg\w{0,8})\b.{0,120}\bfailed\b.{0,80}Cannot allocate memory",
+        r"\bibv_\w{2,24}\b.{0,120}\bfailed\b.{0,80}Cannot allocate memory|Unable to register memory \(type = \d\).{0,80}Cannot allocate memory",
         "annot allocate memory",
-        "nccl src/misc/ibvwrap.cc; ucx src/uct/ib/base/ib_md.c; github.com/NVIDIA/nccl-tests/issues/206",
+        "nccl src/misc/ibvwrap.cc; aws-ofi-nccl src/nccl_ofi_net.c; github.com/NVIDIA/nccl-tests/issues/206",
         backend="CPU",
     ),
     _head(
@@ -935,7 +937,7 @@ _HOST = (
     ),
     _head(
         Family.WORKER_KILLED,
-        r"^(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
+        r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
         r"\bsrun: error: \S{1,80}: tasks? [\d,-]{1,60}: Killed$",
         "Killed | killed  ",
         "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/libsrun/task_state.c",
@@ -943,7 +945,7 @@ _HOST = (
     ),
     _head(
         Family.BUS_ERROR,
-        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|signal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
+        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|(?:DataLoader worker \(pid[^)]{1,80}\) is killed by )?\bsignal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
         r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|\(exitcode: -7\)|<Signals\.SIGBUS: 7>",
         "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
         "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061",
@@ -951,7 +953,7 @@ _HOST = (
     ),
 )
 
-_MEMORY = r"(?:[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM)\b"
+_MEMORY = r"(?:(?!shared)[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM)\b"
 _WHAT = r"(?=.{0,80}?(?:memory|bytes?\b|[KMGT]i?B\b|buffer|tensor|cache|block|workspace|arena|pool|heap|pinned))"
 _UNNAMED = (
     _head(
@@ -962,14 +964,14 @@ _UNNAMED = (
         rf"\b(?:[Ff]ailed to|[Ff]ailure to|[Uu]nable to|[Cc]annot|[Cc]an't|[Cc]ould not|[Cc]ouldn't) (?:be )?(?:re)?m?alloc\w{{0,6}}\b{_WHAT}|"
         r"\b\w{0,30}[Mm]alloc\w{0,30}(?:\([^)]{0,60}\))?:? (?:call |has |with error |returned )?(?:failed|failure|error)\b|"
         r"\b(?:[Mm]emory|[Bb]uffer|[Tt]ensor|[Bb]lock|[Dd]evice|[Hh]ost|[Hh]eap|[Ww]orkspace) allocation (?:of [\w. ]{1,30} )?fail(?:ed|ure)\b|"
-        r"\b[Mm]emory exhausted\b|\bexceeds? (?:the )?(?:available|free) (?:[\w-]{1,12} )?(?:memory|[Vv]?RAM)\b|"
+        r"\b[Mm]emory exhausted\b|\bexceeds? (?:the )?available (?:[\w-]{1,12} )?(?:memory|[Vv]?RAM)\b|"
         r"\b(?:does|do|did|will|would)(?: not|n't) fit (?:in|into|on) (?:[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM|GPUs?|device)\b|"
-        r"\b(?:hit|reached|exceed(?:s|ed)?) (?:the |its )?(?:\w{1,10} )?memory limit\b",
+        r"\b(?:reached|exceed(?:s|ed)?) (?:the |its )?(?:\w{1,10} )?memory limit\b",
         "ut of memory | OUT OF MEMORY | Out Of Memory | ut of GPU | ut of device | ut of host | ut of system | ut of video | ut of VRAM | ut of RAM | "
         "ot enough | nsufficient | OOM | OutOf | OUT_OF_ | ALLOC_FAILED | ALLOCATION_FAILED | MEMORY_ALLOCATION | NO_MEMORY | ENOMEM | "
         "ailed to alloc | ailed to realloc | ailed to malloc | ailure to alloc | nable to alloc | annot alloc | an't alloc | ould not alloc | ouldn't alloc | "
         "annot be alloc | ould not be alloc | alloc failed | allocation failed | allocation failure | alloc error | llocation of | emory exhausted | available memory | "
-        "free memory | available GPU | available VRAM | available device | available system | available host | not fit | n't fit | memory limit",
+        "available GPU | available VRAM | available device | available system | available host | not fit | n't fit | memory limit",
         "general words of failure; what matches here, no row above knows",
         backend="unknown",
     ),
