@@ -420,7 +420,7 @@ def _compiler(m: Message, scene: Scene) -> Diagnosis:
 
 def _bus_error(m: Message, scene: Scene) -> Diagnosis:
     others = "a file mapped into memory that was truncated, or a fault of the program itself, gives the same signal"
-    if Sign.WORKERS not in scene.signs and "DataLoader" not in m.text and "pid" not in m.text:
+    if Sign.WORKERS not in scene.signs and re.search(r"DataLoader|\bpid|process was signaled", m.text) is None:
         return Diagnosis(
             Kind.UNCLEAR,
             "A bus error: a page of memory that the program had mapped could not be given to it. The log does not show which.",

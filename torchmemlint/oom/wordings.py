@@ -929,10 +929,10 @@ _HOST = (
         Family.WORKER_KILLED,
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
         r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|exited on signal 9 \(Killed|KILLED BY SIGNAL: 9\b|"
-        r"exited prematurely: signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
-        "on signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
+        r"exited prematurely: signal 9\b|process was signaled to shutdown with signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
+        "on signal 9 | with signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
         "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status; "
-        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; airflow standard_task_runner.py; systemd",
+        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; text-generation-inference launcher/src/main.rs; airflow standard_task_runner.py; systemd",
         backend="CPU",
     ),
     _head(
@@ -945,10 +945,11 @@ _HOST = (
     ),
     _head(
         Family.BUS_ERROR,
-        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|(?:DataLoader worker \(pid[^)]{1,80}\) is killed by )?\bsignal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
+        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|process was signaled to shutdown with signal 7\b|(?:DataLoader worker \(pid[^)]{1,80}\) is killed by )?\bsignal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
         r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|\(exitcode: -7\)|<Signals\.SIGBUS: 7>",
-        "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
-        "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061",
+        "Bus error | with signal 7 | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
+        "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061; "
+        "github.com/huggingface/text-generation-inference/issues/446",
         backend="CPU",
     ),
 )
