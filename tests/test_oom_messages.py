@@ -92,6 +92,11 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
         "the worker was killed  by its parent",
         '            "OOMKilled": false,',
         "error in train_step: out of memory is not handled",
+        "Note: out of memory on the smallest card",
+        "    self.handlers[OutOfMemoryError].append(handler)",
+        "This may lead to OOM errors. Reduce max_batch_size.",
+        "To avoid out of memory errors, 10% of the device is kept free",
+        "ERROR: cannot allocate a port for the server",
     ],
 )
 def test_a_line_that_only_mentions_memory_is_no_message(line: str) -> None:

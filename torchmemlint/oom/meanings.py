@@ -306,10 +306,12 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
     if m.writer:
         found = _outside(m.writer)(m, scene)
         return replace(found, because=(*found.because, late))
+    own = "driver error" in m.text and Sign.SEGMENTS_SET in scene.signs
     return Diagnosis(
         Kind.OUTSIDE_CACHE,
         "The driver refused memory that was asked for outside PyTorch's cache.",
         (
+            *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
             late,

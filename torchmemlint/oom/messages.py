@@ -96,7 +96,7 @@ class Begun:
 _BACKEND = re.compile(DEVICE_WORDS)
 _SUPPOSED = re.compile(
     r"(?i)\b(?:if|whether|in case|may|might|would|should|avoid\w*|prevent\w*|possibl[ey]|potential\w*|likely|handl\w+|catch\w*|caught|consider|"
-    r"tips?|hint|unless|risk|until|because|when you)\b|\bggml_\w*host_malloc\b"
+    r"tips?|hint|note|faq|unless|risk|until|because|when you)\b|\bggml_\w*host_malloc\b"
 )
 """What stands before words of failure that tell of none: a condition, advice, or memory that the program can do without."""
 _OWN_WORDS = re.compile(r"(?:[Ff]ail|[Cc]annot|[Cc]an't|[Cc]ould|[Uu]nable|\w*[Mm]alloc|[A-Za-z]+ allocation)|\w*_")

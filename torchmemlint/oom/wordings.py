@@ -261,8 +261,8 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"(?:stream_executor|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
-        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to (?:allocate|reserve)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
+        r"(?:stream_executor|\bbfc_allocator\b|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
+        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|[Rr]an out of memory|Attempting to (?:allocate|reserve)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
         r"from device: (?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory)",
         "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to | _ALLOC_FAILED",
         "openxla xla/service/gpu, tsl/framework/bfc_allocator.cc",
@@ -790,9 +790,9 @@ _HOST = (
     ),
     _head(
         Family.HOST_LIMIT,
-        r"Detected \d{1,6} oom[-_ ]?kill event|[Ee]xceeded (?:\w{1,8} )?memory limit\b|task \d{1,6}: Out Of Memory|\bState: OUT_OF_MEMORY",
+        r"Detected \d{1,6} oom[-_ ]?kill event|[Ee]xceeded (?:job|step) memory limit\b|\bexceeded (?:virtual )?memory limit\b.{0,80}\bkilled|task \d{1,6}: Out Of Memory|\bState: OUT_OF_MEMORY",
         "oom-kill | oom_kill | oom kill | memory limit | Out Of Memory | OUT_OF_MEMORY",
-        "slurm src/slurmd/slurmstepd, src/plugins/task/cgroup; osc.edu knowledge base, Out-of-Memory",
+        "slurm src/interfaces/jobacct_gather.c, src/plugins/task/cgroup, src/slurmd/slurmd/job_mem_limit.c; osc.edu knowledge base, Out-of-Memory",
         backend="CPU",
         writer="Slurm",
     ),
@@ -940,7 +940,7 @@ _HOST = (
         r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
         r"\bsrun: error: \S{1,80}: tasks? [\d,-]{1,60}: Killed$",
         "Killed | killed  ",
-        "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/libsrun/task_state.c",
+        "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/launch.c",
         backend="CPU",
     ),
     _head(
@@ -960,7 +960,7 @@ _UNNAMED = (
     _head(
         Family.UNNAMED,
         rf"\b(?:[Oo]ut of|OUT OF|Out Of|[Nn]ot enough|[Ii]nsufficient) {_MEMORY}(?! (?:is|errors|issues?|conditions?|handling)\b)|"
-        r"\bOUT OF MEMORY\b|\bOOM\b|\bOut_?[Oo]f_?(?:[A-Z][a-z]{1,8})?Memory(?:Error|Exception)?\b(?!\s+Traceback)|"
+        r"\bOUT OF MEMORY\b|\bOOM\b|\bOut_?[Oo]f_?(?:[A-Z][a-z]{1,8})?Memory(?:Error|Exception)?\b(?=[:)'\"]|\s*$)|"
         r"\b\w{0,40}(?:OUT_OF_(?:[A-Z]{1,8}_)?MEMORY|ALLOC(?:ATION)?_FAILED|MEMORY_ALLOCATION|NO_MEMORY|ENOMEM)\b|"
         rf"\b(?:[Ff]ailed to|[Ff]ailure to|[Uu]nable to|[Cc]annot|[Cc]an't|[Cc]ould not|[Cc]ouldn't) (?:be )?(?:re)?m?alloc\w{{0,6}}\b{_WHAT}|"
         r"\b\w{0,30}[Mm]alloc\w{0,30}(?:\([^)]{0,60}\))?:? (?:call |has |with error |returned )?(?:failed|failure|error)\b|"
