@@ -506,6 +506,7 @@ KILLED = "torch.distributed.elastic.multiprocessing.api: failed (exitcode: -9) l
         ("torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 15\n", "unclear"),
         # What a launcher says of the others is a consequence; state on the host tells more than an error.
         ("Sending process 518 closing signal SIGTERM\n", "host-memory"),
+        ("2026-01-02 03:04:05 - WARNING - apex is not used: ImportError: no module\n", "host-memory"),
         ("subprocess.CalledProcessError: Command '['python', 't.py']' died\n", "host-memory"),
         ("Before initializing optimizer states\nDeepSpeedCPUAdam\nValueError: 3\n", "host-memory"),
     ],

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from torchmemlint.oom.log_line import read_line
+
 NEAR = 8
 """Lines next to the message in which a sign that belongs to it is looked for."""
 
@@ -213,20 +215,24 @@ def outcome_of(above: Sequence[str], below: Sequence[str]) -> Outcome:
     return Outcome.UNKNOWN
 
 
-_RAISED = re.compile(
-    r"(?:^|[\]:|)] )((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)): \S|(Exception in background worker)"
-)
+_RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): \S|Exception in background worker")
 _CONSEQUENCE = re.compile(
     r"ChildFailed|CalledProcess|ProcessExited|ProcessRaised|WorkerCrashed|BrokenProcessPool|TerminatedWorker|ActorDied|RayActor|RayTask|"
-    r"Connection(?:Reset|Refused|Aborted|Error)|BrokenPipe|EOFError|Signal|DataLoader worker|FutureWarning|Warning\b|killed|SIGKILL|background workers?\b.{0,20}(?:alive|under)"
+    r"Connection(?:Reset|Refused|Aborted|Error)|BrokenPipe|EOFError|Signal|DataLoader worker|killed|SIGKILL|background workers?\b.{0,20}(?:alive|under)|"
+    r"\bWARN(?:ING)?\b"
 )
-"""Errors that come of it when another process ends."""
+"""Errors that come of it when another process ends, and what is a warning only."""
 
 
 def earlier_error(above: Sequence[str]) -> str:
     """The nearest line ``above`` a message in which an exception ends that is no consequence of another process's end; "" for none."""
     return next(
-        (line.strip()[:160] for line in above if _RAISED.search(line) is not None and _CONSEQUENCE.search(line) is None), ""
+        (
+            line.strip()[:160]
+            for line in above
+            if _CONSEQUENCE.search(line) is None and _RAISED.match(read_line(line).text) is not None
+        ),
+        "",
     )
 
 
