@@ -16,6 +16,7 @@ from torchmemlint.oom.log_line import read_line
 from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.messages import find_head, parse_size
 from torchmemlint.oom.remedies import LIVE_TENSORS
+from torchmemlint.oom.scene import Activity, Scene
 from torchmemlint.oom.sizes import format_size
 from torchmemlint.oom.stream import scan
 from torchmemlint.oom.wordings import HEADS, Head
@@ -91,6 +92,11 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
         "the worker was killed  by its parent",
         '            "OOMKilled": false,',
         "error in train_step: out of memory is not handled",
+        "Note: out of memory on the smallest card",
+        "    self.handlers[OutOfMemoryError].append(handler)",
+        "This may lead to OOM errors. Reduce max_batch_size.",
+        "To avoid out of memory errors, 10% of the device is kept free",
+        "ERROR: cannot allocate a port for the server",
     ],
 )
 def test_a_line_that_only_mentions_memory_is_no_message(line: str) -> None:
@@ -140,8 +146,9 @@ def test_sizes_are_printed_as_pytorch_prints_them(size: int, text: str) -> None:
 @pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry["name"])
 def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object]) -> None:
     (found,) = scan(io.BytesIO(str(entry["log"]).encode()))
-    diagnosis = diagnose(found.message)
-    remedies = remedies_for(found.message, diagnosis)
+    training = Scene(Activity.TRAINING)
+    diagnosis = diagnose(found.message, training)
+    remedies = remedies_for(found.message, diagnosis, training)
     assert remedies
     titles = [remedy.title for remedy in LIVE_TENSORS]  # their code names the device of the message
     live = [remedy.title for remedy in remedies if remedy.title in titles]

@@ -12,10 +12,12 @@ import pytest
 
 from torchmemlint.oom.advice import commands_that_tell_more
 from torchmemlint.oom.cases import Case, read_log
+from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.report import as_text, in_full
 from torchmemlint.oom.scene import Activity, scene_of
 from torchmemlint.oom.signs import Outcome, Sign, growth_of, outcome_of
 from torchmemlint.oom.traceback import Frame, read_traceback
+from torchmemlint.oom.wordings import Family
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -474,7 +476,8 @@ def test_a_message_that_a_logger_has_wrapped_is_joined() -> None:
     (case,) = read(text)
     assert (case.row, case.message.device, case.message.requested) == (2, 0, 4423816315)
     assert case.message.free is not None
-    assert not read("ERROR CUDA            batch_handler.py:574\nout of memory. Tried to allocate 4.12 GiB")
+    (apart,) = read("ERROR CUDA            batch_handler.py:574\nout of memory. Tried to allocate 4.12 GiB")
+    assert (apart.row, apart.message.family, apart.diagnosis.kind) == (2, Family.UNNAMED, Kind.UNCLEAR)
 
 
 def test_what_stands_before_a_message_in_its_line_says_what_was_running() -> None:
@@ -489,3 +492,75 @@ def test_a_boxed_frame_may_have_a_drive() -> None:
     box = "╭── Traceback (most recent call last) ──╮\n│ C:\\proj\\train.py:41 in fit │\n│ ❱ 41 │ loss = model(x) │\n"
     (only,) = read_traceback(box.encode(), "")
     assert (only.path, only.row) == ("C:\\proj\\train.py", 41)
+
+
+KILLED = "torch.distributed.elastic.multiprocessing.api: failed (exitcode: -9) local_rank: 1 (pid: 517) of binary: python\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "kind"),
+    [
+        ("", "host-memory"),
+        ("[rank0]: ValueError: labels and logits differ\n", "unclear"),
+        ("slurmstepd: error: *** JOB 77 ON n4 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***\n", "unclear"),
+        ("torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 15\n", "unclear"),
+        # What a launcher says of the others is a consequence; state on the host tells more than an error.
+        ("Sending process 518 closing signal SIGTERM\n", "host-memory"),
+        ("2026-01-02 03:04:05 - WARNING - apex is not used: ImportError: no module\n", "host-memory"),
+        ("subprocess.CalledProcessError: Command '['python', 't.py']' died\n", "host-memory"),
+        ("Before initializing optimizer states\nDeepSpeedCPUAdam\nValueError: 3\n", "host-memory"),
+    ],
+)
+def test_a_process_that_was_killed_is_no_proof_of_a_full_host(above: str, kind: str) -> None:
+    (case,) = in_full(read_log("log", io.BytesIO((above + KILLED).encode())))
+    assert case.diagnosis.kind.value == kind
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("Bus error (core dumped)\n", "unclear"),
+        ("RuntimeError: DataLoader worker (pid 12) is killed by signal: Bus error.\n", "host-memory"),
+        ("n1:9:9 [0] NCCL INFO Channel 00/02 : 0 1\nBus error (core dumped)\n", "host-memory"),
+        ("ptxas fatal   : Memory allocation failure\n", "unclear"),
+        ("ninja: no work to do.\nLoading extension module cpu_adam...\nptxas fatal   : Memory allocation failure\n", "unclear"),
+        ("[3/9] /usr/local/cuda/bin/nvcc -c flash.cu\nptxas fatal   : Memory allocation failure\n", "host-memory"),
+    ],
+)
+def test_a_cause_needs_a_circumstance_that_shows_it(log: str, kind: str) -> None:
+    (case,) = read(log)
+    assert case.diagnosis.kind.value == kind
+
+
+RENDER = "renderer: failed to allocate 512 MiB for the frame buffer on GPU 0\n"
+
+
+def test_a_wording_that_is_not_known_says_what_is_certain() -> None:
+    call = f'Traceback (most recent call last):\n  File "/p/infer.py", line 3, in predict\n    mesh(x)\n  File "{SITE}/meshlib/core.py", line 9, in mesh\n'
+    (case,) = read(f"{call}meshlib.errors.MeshError: failed to allocate 512 MiB for the frame buffer on GPU 0\n")
+    assert (case.diagnosis.kind, case.certain, case.message.requested) == (Kind.UNCLEAR, False, 512 * 2**20)
+    assert "of the device" in case.diagnosis.headline
+    assert "during inference" in case.diagnosis.headline
+    assert any("meshlib" in sentence for sentence in case.diagnosis.because)
+    (host,) = read("ERROR indexer: insufficient host memory for the index\n")
+    assert "of the host" in host.diagnosis.headline
+    assert not any("GPU" in remedy.title or "nvidia-smi" in remedy.code for remedy in host.remedies)
+    (nobody,) = read("Error: ran out of memory\n")
+    assert any("does not say" in sentence for sentence in nobody.diagnosis.because)
+
+
+def test_general_words_beside_a_known_message_repeat_it() -> None:
+    assert [case.message.family for case in read(f"RuntimeError: {FULL}\n{RENDER}")] == [Family.PARENTHESES]
+    assert [case.message.family for case in read(f"{RENDER}{BUFFER}")] == [Family.OTHER_PROGRAM]
+    # They say more than a process that was killed.
+    assert in_full(read_log("log", io.BytesIO(f"{RENDER}Killed\n".encode())))[0].message.family is Family.UNNAMED
+    assert read(f"{RENDER.strip()}, falling back to the host\nstep 3 loss: 0.2\n")[0].diagnosis.survived
+
+
+def test_advice_for_training_needs_a_training() -> None:
+    (unknown,) = read(f"RuntimeError: {FULL}\n")
+    text = " ".join(f"{remedy.title} {remedy.code}" for remedy in unknown.remedies)
+    assert "accumulate" not in text
+    assert "backward()" not in text
+    (training,) = read(f"Epoch 3: loss=0.2\nRuntimeError: {FULL}\n")
+    assert any("accumulate" in remedy.title for remedy in training.remedies)

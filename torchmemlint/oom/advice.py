@@ -105,6 +105,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
                 return (take.FEWER_DESCRIPTORS, take.FEWER_WORKERS)
             if message.family is Family.THREAD_STORAGE:
                 return (take.LOAD_FIRST,)
+            if message.family in (Family.SHARED_MEMORY, Family.NCCL_SHARED_MEMORY, Family.HOST_ARRAY):
+                return (take.MORE_MAPPINGS,) if "Cannot allocate memory" in message.text else (take.OPEN_FILE,)
             return (take.FIND_THE_PLACE, take.CHECK_INDICES)
         case Kind.UNCLEAR:
             return _unclear(message, diagnosis, scene, room)
@@ -121,12 +123,40 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
     if Sign.UNIFIED in scene.signs and message.total is not None:
         kept = tuple(remedy for remedy in room if remedy is not take.OFFLOAD)
         return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
-    if message.family is Family.WORKER_GONE:
-        return (take.READ_ERROR_ABOVE, take.FEWER_WORKERS)
+    if message.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in scene.signs:
+        return (take.WHO_KILLED,)
+    fixed = _UNCLEAR_BY_FAMILY.get(message.family)
+    if fixed is not None:
+        return fixed
+    if message.family is Family.UNNAMED:
+        return _unnamed(message, scene, room)
+    if message.family is Family.RAW:
+        return (take.READ_DRIVER_LOG, take.FIND_THE_PLACE)
     native = (take.NATIVE_ALLOCATOR,) if message.family is Family.ASYNC and message.total is None else ()
     if scene.activity is Activity.UNKNOWN:
         return (*native, take.READ_FIGURES, *room)
     return (*room, *native, take.READ_FIGURES)
+
+
+_UNCLEAR_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
+    Family.WORKER_GONE: (take.READ_ERROR_ABOVE, take.FEWER_WORKERS),
+    Family.WORKER_KILLED: (take.READ_ERROR_ABOVE, take.WHO_KILLED),
+    Family.BUS_ERROR: (take.SEE_SHARED_MEMORY,),
+    Family.COMPILER_KILLED: (take.FREE_ON_HOST, take.FEWER_COMPILERS),
+    Family.DISPATCHED: (take.WHAT_IS_FREE, take.WEIGHTS_IN_FEWER_BITS),
+    Family.OTHER_PROGRAM: (take.READ_DRIVER_LOG,),
+}
+
+
+def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    """What tells more of a failure whose wording is not known; what makes room only where the log shows what was running."""
+    if message.backend == "CPU":
+        return (take.FREE_ON_HOST,)
+    see = replace(take.WHAT_IS_FREE, code=take.WHAT_IS_FREE.code.replace("nvidia-smi", _device(message).tool or "nvidia-smi"))
+    if message.backend == "unknown" or scene.activity is Activity.UNKNOWN or scene.library:
+        # Without a traceback it may be any program's line.
+        return (see, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
+    return (see, take.READ_FIGURES, *room)
 
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -170,13 +200,20 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         )
     if scene.activity is Activity.COMPILATION:
         return (take.COMPILE_PLAINLY, take.MIXED_PRECISION, take.SMALLER_BATCHES)
+    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
+    if scene.activity is Activity.UNKNOWN:
+        return (*((take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()), *take.LIVE_TENSORS_OF_ANY, *(shapes or _tenth(message)))
     state = (take.OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
     margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
     kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
-    tenth = message.total is not None and message.requested is not None and message.requested >= message.total / 10
-    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else (take.SHAPES,) if tenth else ()
     trials = (take.NOTHING_BETWEEN_TRIES,) if Sign.TRIALS in scene.signs else ()
-    return (*margin, *kept, *state, *trials, *take.LIVE_TENSORS, take.HANDLER, *shapes)
+    return (*margin, *kept, *state, *trials, *take.LIVE_TENSORS, take.HANDLER, *(shapes or _tenth(message)))
+
+
+def _tenth(message: Message) -> tuple[Remedy, ...]:
+    """Shapes are worth a look if one request is a tenth of the device."""
+    tenth = message.total is not None and message.requested is not None and message.requested >= message.total / 10
+    return (take.SHAPES,) if tenth else ()
 
 
 def _batch_search(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -472,7 +509,19 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.writer == "Ray":
         return (take.FEWER_ACTORS, take.FEWER_WORKERS, take.LOAD_LAZILY, *more)
     if from_outside:
-        return (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY, *more)
+        shown = Sign.WORKERS in scene.signs or "worker" in message.text
+        first = (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY, *more)
+        return first if shown else (*more, take.LOAD_LAZILY, take.NO_GRAPH_PAST_ITS_STEP, take.FEWER_WORKERS)
+    if scene.activity is Activity.UNKNOWN and message.family is Family.HOST_ARRAY:
+        return (take.ARRAYS_IN_PARTS, take.LOAD_LAZILY, take.FEWER_WORKERS)
+    if scene.activity is Activity.UNKNOWN:
+        return (
+            *take.LIVE_TENSORS_OF_ANY[:1],
+            take.NO_GRAPH_PAST_ITS_STEP,
+            take.LOAD_LAZILY,
+            take.FEWER_WORKERS,
+            *take.LIVE_TENSORS_OF_ANY[1:],
+        )
     return (
         take.NO_GRAPH_IN_INFERENCE,
         take.NO_GRAPH_PAST_ITS_STEP,
@@ -483,11 +532,24 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     )
 
 
+_WITHOUT_CACHE = frozenset(
+    {
+        Family.BATCH_SEARCH,
+        Family.UNNAMED,
+        Family.WORKER_KILLED,
+        Family.WORKER_GONE,
+        Family.BUS_ERROR,
+        Family.RAW,
+        Family.LIBRARY_INIT,
+    }
+)
+
+
 def sentence_about_empty_cache(message: Message, diagnosis: Diagnosis) -> str:
     """The warning that belongs under every diagnosis of device memory; "" where no cache is involved."""
     kinds = (Kind.GENUINE, Kind.FRAGMENTATION, Kind.PARTLY_FRAGMENTATION, Kind.MEMORY_CAP, Kind.UNCLEAR)
     call = _device(message).emptied
-    if diagnosis.kind not in kinds or diagnosis.doubted or not call or message.family is Family.BATCH_SEARCH:
+    if diagnosis.kind not in kinds or diagnosis.doubted or not call or message.family in _WITHOUT_CACHE:
         return ""
     return (
         f"{call} does not help: PyTorch returned every unused segment before it raised, and the call cannot free a tensor that is "

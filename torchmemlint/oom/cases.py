@@ -21,6 +21,12 @@ from torchmemlint.oom.wordings import Family
 MAX_CASES = 64
 """Distinct messages kept of one log (and the last one): an eight-GPU node that retries eight times fits."""
 TRACEBACK_TRIES = 4
+ECHO = 12
+"""Lines next to a message within which general words of failure repeat it."""
+_SILENT = frozenset(
+    {Family.UNNAMED, Family.WORKER_KILLED, Family.WORKER_GONE, Family.BUS_ERROR, Family.LIBRARY_INIT, Family.NO_PLAN}
+)
+"""Families that say less than general words of failure, or no more."""
 _CHECK = "THCudaCheck"
 _PLACE = re.compile(r"(?:file=| at )(\S{1,300}?)(?: line=|:)(\d{1,6})")
 
@@ -97,8 +103,20 @@ def read_log(name: str, stream: ByteReader) -> Log:
     if last is not None:
         uncounted -= 1
         cases.append(_open_case(last))
+    cases = _without_echoes(cases)
     cases.sort(key=lambda case: (not case.certain, case.row))
     return Log(name, tuple(cases), uncounted)
+
+
+def _without_echoes(cases: Sequence[Case]) -> list[Case]:
+    """``cases`` without those in general words that repeat another: programs say a failure twice, and that memory ran out is known then."""
+    known = [case.row for case in cases if case.message.family not in _SILENT]
+    certain = any(case.certain for case in cases)
+    return [
+        case
+        for case in cases
+        if case.message.family is not Family.UNNAMED or not (certain or any(abs(case.row - row) <= ECHO for row in known))
+    ]
 
 
 def _same(occurrence: Occurrence) -> object:
@@ -121,7 +139,9 @@ def _open_case(occurrence: Occurrence) -> Case:
     message, before = occurrence.message, bytes(occurrence.before)
     frames = read_traceback(before, occurrence.source) if _has_traceback(occurrence) else ()
     frames = frames or read_traceback_below(bytes(occurrence.after))
-    scene = scene_of(frames, before, bytes(occurrence.after), f"{occurrence.source} {occurrence.lead}", message.writer)
+    scene = scene_of(
+        frames, before, bytes(occurrence.after), f"{occurrence.source} {occurrence.lead}", message.writer, message.text
+    )
     diagnosis = diagnose(message, scene)
     remedies = remedies_for(message, diagnosis, scene)
     return Case(occurrence.row, occurrence.source, message, diagnosis, remedies, scene, frames)

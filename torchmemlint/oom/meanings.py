@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -9,7 +10,7 @@ from enum import Enum
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import ELEMENT_BYTES, Activity, Scene
 from torchmemlint.oom.signs import SKIPS, Outcome, Sign
-from torchmemlint.oom.sizes import GIB, TIB, format_size, percent
+from torchmemlint.oom.sizes import GIB, MIB, TIB, format_size, percent
 from torchmemlint.oom.wordings import Family
 
 
@@ -154,12 +155,14 @@ def survived(found: Diagnosis, message: Message, scene: Scene) -> Diagnosis:
     that the program went on.
 
     Where a traceback leads to the message, and other ranks may write on, a line must also say that what failed is skipped. So must it
-    where another program wrote the message, beside whose lines others may stand.
+    where another program wrote the message, or somebody who is not known, beside whose lines others may stand.
     """
-    foreign = message.family is Family.OTHER_PROGRAM
+    foreign = message.family in (Family.OTHER_PROGRAM, Family.UNNAMED)
     if not (foreign or message.family in _CATCHABLE) or scene.outcome is Outcome.ENDED:
         return found
     said = Sign.SKIPPED in scene.signs or SKIPS.search(message.text) is not None
+    if message.family is Family.UNNAMED:
+        said = said and scene.outcome is Outcome.WENT_ON
     if not said and (scene.outcome is not Outcome.WENT_ON or ((scene.raised or foreign) and Sign.CAUGHT not in scene.signs)):
         return found
     headline = f"The program survived this, and went on. {found.headline}"
@@ -194,6 +197,11 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
     offloaded = _state_on_host(scene)
     asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
     large = (elements(m.requested, scene),) if m.requested is not None and m.requested >= 16 * GIB else ()
+    mappings = (
+        ("the same number comes from a limit of mappings or of addresses: `sysctl vm.max_map_count`, `ulimit -v`",)
+        if m.requested is None and re.search(r"Errno 12\]|\b12\)|code: 12,|fork", m.text) is not None
+        else ()
+    )
     limit = (
         "under Windows the limit is RAM and paging file together, of what is promised: free RAM may be left"
         if Sign.WINDOWS in scene.signs
@@ -202,7 +210,7 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The memory of the host ran out, not that of a GPU{asked}.",
-        (*offloaded, *large, *circumstances(scene, device=False), limit),
+        (*offloaded, *large, *circumstances(scene, device=False), limit, *mappings),
     )
 
 
@@ -242,12 +250,12 @@ def _outside(who: str) -> Callable[[Message, Scene], Diagnosis]:
 
 
 def _nccl(m: Message, scene: Scene) -> Diagnosis:
-    if Sign.NCCL_HOST in scene.signs:
+    if Sign.NCCL_HOST in scene.signs or "CUDA host" in m.text:
         return Diagnosis(
             Kind.HOST_MEMORY,
-            "NCCL was refused pinned memory of the host, for its transport through shared memory; it was not the device's.",
+            "NCCL was refused pinned memory of the host, as its transport through shared memory needs it; it was not the device's.",
             (
-                "the lines beside the message are those of that transport",
+                "the message names a call for such memory, or the lines beside it are those of that transport",
                 "under WSL and in containers such memory is limited, or cannot be mapped at all",
             ),
         )
@@ -256,15 +264,33 @@ def _nccl(m: Message, scene: Scene) -> Diagnosis:
     return replace(found, because=(*found.because, early))
 
 
+_OF_HOST = re.compile(
+    r"(?i)\b(?:cu|cuda|hip|aclrt)?(?:Mem)?(?:HostAlloc|Malloc_?Host|AllocHost|HostMalloc|HostRegister)\w{0,20}\b|CachingHostAllocator|pin memory failed|Insufficient_Host_Memory"
+)
+"""Calls for pinned memory of the host."""
+_MANY_REASONS = re.compile(r"\b(?:HSA_STATUS_ERROR|UR_RESULT_ERROR|PI_ERROR)_OUT_OF_RESOURCES\b")
+_NOTHING_FREE = re.compile(r"Available Free mem ?: ?0 MB|(?i:out of (?:device )?memory)")
+
+
+def _many_reasons(who: str) -> Diagnosis:
+    return Diagnosis(
+        Kind.UNCLEAR,
+        f"{who} was out of resources, by which it means memory, a queue, a kernel's registers or a device that hangs.",
+        ("the driver's own log tells them apart: `dmesg -T | tail`",),
+    )
+
+
 def _raw(m: Message, scene: Scene) -> Diagnosis:
     if scene.library and not m.writer:
         return _other_program(replace(m, writer=scene.library), scene)
-    if scene.stage == "pinning":
+    if scene.stage == "pinning" or _OF_HOST.search(m.text) is not None:
         return Diagnosis(
             Kind.HOST_MEMORY,
             "Memory of the host could not be pinned (page-locked).",
             ("pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",),
         )
+    if _MANY_REASONS.search(m.text) is not None and _NOTHING_FREE.search(m.text) is None:
+        return _many_reasons("The device's runtime")
     if scene.stage == "context":
         return Diagnosis(
             Kind.OTHER_PROCESSES,
@@ -280,10 +306,12 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
     if m.writer:
         found = _outside(m.writer)(m, scene)
         return replace(found, because=(*found.because, late))
+    own = "driver error" in m.text and Sign.SEGMENTS_SET in scene.signs
     return Diagnosis(
         Kind.OUTSIDE_CACHE,
         "The driver refused memory that was asked for outside PyTorch's cache.",
         (
+            *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
             late,
@@ -314,9 +342,28 @@ def _batch_search(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+_SAYS_WHY = re.compile(r"(?i)oom|out of memory|RAM was full")
+
+
 def _killed(m: Message, scene: Scene) -> Diagnosis:
     if scene.stage == "extension":
         return _BY_FAMILY[Family.COMPILER_KILLED](m, scene)
+    if _SAYS_WHY.search(m.text) is None:
+        if Sign.ENDED_BY_OTHERS in scene.signs:
+            return Diagnosis(
+                Kind.UNCLEAR,
+                "A process was killed, and the log shows that somebody ended the program: a time limit, a probe, a preemption or a signal.",
+                ("whether memory ran out, too, only the system's own log says",),
+            )
+        if scene.earlier and not (_state_on_host(scene) or circumstances(scene, device=False)):
+            return Diagnosis(
+                Kind.UNCLEAR,
+                "A process was killed after an error had been raised: a launcher ends the others when one has failed.",
+                (
+                    f"the error above: {scene.earlier}",
+                    "a process that the system kills for its memory leaves no error of its own",
+                ),
+            )
     proof = "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`"
     return Diagnosis(
         Kind.HOST_MEMORY,
@@ -326,11 +373,17 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _gone(m: Message, scene: Scene) -> Diagnosis:
-    if Sign.RAISED_BEFORE in scene.signs:
+    if scene.earlier:
         return Diagnosis(
             Kind.UNCLEAR,
             "A worker process ended: by the error that stands above, or killed by the system as the host's memory ran out.",
-            ("such a message comes whatever ended the worker: read the error above first",),
+            ("such a message comes whatever ended the worker: read the error above first", f"the error above: {scene.earlier}"),
+        )
+    if re.search(r"process pool|compilation subprocess", m.text) is not None:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "A worker process ended without a word: it crashed, or the system killed it, as it does when the host's memory runs out.",
+            ("the kernel log names what the system killed: `dmesg -T | grep -i 'killed process'`",),
         )
     found = _killed(m, scene)
     return replace(
@@ -351,6 +404,102 @@ def _kernel_killed(m: Message, scene: Scene) -> Diagnosis:
             "in a container or a job, its limit counts; under WSL, that of the virtual machine",
         ),
     )
+
+
+def _compiler(m: Message, scene: Scene) -> Diagnosis:
+    if "allocation failure" in m.text and Sign.EXTENSION not in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The compiler of GPU code could not get memory; it runs on the host, for an extension or for a kernel that is built as it is needed.",
+            ("a program that has filled the host, or a limit on its addresses, leaves it none",),
+        )
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        "A compiler was killed while it built an extension: the memory of the host ran out.",
+        ("one compiler per core runs by default, and each takes several GiB for templates of CUDA code",),
+    )
+
+
+def _bus_error(m: Message, scene: Scene) -> Diagnosis:
+    others = "a file mapped into memory that was truncated, or a fault of the program itself, gives the same signal"
+    if Sign.WORKERS not in scene.signs and re.search(r"DataLoader|\bpid|process was signaled", m.text) is None:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "A bus error: a page of memory that the program had mapped could not be given to it. The log does not show which.",
+            (
+                "shared memory (/dev/shm) without room is the usual reason where loader workers or ranks pass data through it",
+                others,
+            ),
+        )
+    return Diagnosis(
+        Kind.HOST_MEMORY,
+        "A bus error: most often shared memory (/dev/shm) had no room for a page that was written.",
+        ("loader workers and NCCL write there; containers have 64 MB of it by default", others),
+    )
+
+
+_ERRNO = re.compile(r"\((\d{1,3})\)|Errno (\d{1,3})\]")
+_ROOM = {"0", "12", "27", "28"}
+"""Numbers of errors that a lack of memory or of space gives: none, ENOMEM, EFBIG, ENOSPC."""
+
+
+def _mapped(meaning: Callable[[Message, Scene], Diagnosis]) -> Callable[[Message, Scene], Diagnosis]:
+    """``meaning``, unless the message has the number of an error that has nothing to do with memory."""
+
+    def of(m: Message, scene: Scene) -> Diagnosis:
+        found = (
+            _ERRNO.search(m.text)
+            if re.search(r"</?torch_|unable to mmap|shared memory object|shared memory segment|/dev/shm/nccl", m.text)
+            else None
+        )
+        number = (found[1] or found[2]) if found is not None else ""
+        few = m.requested is not None and m.requested < 64 * MIB
+        if few and "unable to mmap" in m.text and (number == "12" or "Cannot allocate memory" in m.text):
+            return Diagnosis(
+                Kind.NOT_MEMORY,
+                f"{format_size(m.requested or 0)} could not be mapped, which is no lack of memory: most likely a process has as many mappings as it may.",
+                (
+                    "each tensor that workers share is a mapping of its own; `sysctl vm.max_map_count` shows the limit, 65,530 by default",
+                ),
+            )
+        if not number or number in _ROOM:
+            return meaning(m, scene)
+        return Diagnosis(
+            Kind.NOT_MEMORY,
+            "A file or a piece of shared memory could not be opened or mapped, and the reason that the system gives is not a lack of memory.",
+            (f"the message ends with error {number}: a path, a right or a file system that cannot map files",),
+        )
+
+    return of
+
+
+def _unnamed(m: Message, scene: Scene) -> Diagnosis:
+    """What is certain of a message whose wording is not known."""
+    whose = {"CPU": "of the host", "unknown": ""}.get(m.backend, "of the device")
+    while_ = while_doing(scene)
+    tag = _TAG.match(m.text)
+    written = next((group for group in tag.groups() if group), "") if tag is not None else ""
+    speaker = scene.library or (written if written.lower() not in _NO_NAMES else "")
+    return Diagnosis(
+        Kind.UNCLEAR,
+        f"{'Memory ' + whose if whose else 'Memory'} ran out, or could not be had{' ' + while_ if while_ else ''}; the wording is none that this "
+        "command knows, so it names no cause.",
+        (
+            *((f"{speaker} wrote the line",) if speaker else ()),
+            *((f"the innermost call was in {scene.package}",) if scene.package else ()),
+            *((f"asked for {format_size(m.requested)}",) if m.requested is not None else ()),
+            *(() if whose else ("whether it is the device's memory or the host's, the line does not say",)),
+            *circumstances(scene, device=m.backend != "CPU"),
+        ),
+    )
+
+
+_TAG = re.compile(
+    r"\W{0,2}(?:\[([A-Za-z][\w.-]{2,30})\]|([a-z_]\w{2,30})\.[\w.]{0,80}(?:Error|Exception)\b|([A-Za-z_]\w{2,30})::|([a-z][\w.-]{2,30})(?:\(\))?: )"
+)
+_NO_NAMES = frozenset(
+    {"torch", "error", "info", "warning", "fatal", "exception", "runtimeerror", "what", "builtins", "main", "python", "rank"}
+)
 
 
 def _managed(m: Message, scene: Scene) -> Diagnosis:
@@ -425,6 +574,12 @@ def block_limit(m: Message, scene: Scene) -> Diagnosis:
 
 def _dispatched(m: Message, scene: Scene) -> Diagnosis:
     map_ = "the device map was made from the memory that was free at that moment"
+    if "whole model" in m.text:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The device map puts all weights on the disk: it found no device, or no room on any and on the host.",
+            (map_, "where no device that it knows is there, it may say so of a small model, too"),
+        )
     if "disk" in m.text and "CPU" not in m.text:
         return Diagnosis(
             Kind.GENUINE,
@@ -509,6 +664,8 @@ def _engine_length(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
+    if "CL_OUT_OF_RESOURCES" in m.text:
+        return _many_reasons("OpenCL")
     if "signal: killed" in m.text:
         return Diagnosis(
             Kind.OTHER_PROGRAM,
@@ -651,7 +808,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     ),
     Family.OTHER_PROGRAM: _other_program,
     Family.CPU: _host,
-    Family.HOST_ARRAY: _host,
+    Family.HOST_ARRAY: _mapped(_host),
     Family.HOST_LIMIT: _host_limit,
     Family.PAGING_FILE: _fixed(
         Kind.HOST_MEMORY,
@@ -664,35 +821,32 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         "The object store of Ray is full: objects that are still referenced fill its share of the host's memory.",
         "it lies in /dev/shm, 30 % of the host's memory by default",
     ),
-    Family.COMPILER_KILLED: _fixed(
-        Kind.HOST_MEMORY,
-        "A compiler was killed while it built an extension: the memory of the host ran out.",
-        "one compiler per core runs by default, and each takes several GiB for templates of CUDA code",
+    Family.COMPILER_KILLED: _compiler,
+    Family.SHARED_MEMORY: _mapped(
+        _fixed(
+            Kind.HOST_MEMORY,
+            "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
+            "containers have 64 MB of it by default",
+        )
     ),
-    Family.SHARED_MEMORY: _fixed(
-        Kind.HOST_MEMORY,
-        "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
-        "containers have 64 MB of it by default",
+    Family.NCCL_SHARED_MEMORY: _mapped(
+        _fixed(
+            Kind.HOST_MEMORY,
+            "Shared memory (/dev/shm) ran out: NCCL passes data between the ranks of a node through it.",
+            "containers have 64 MB of it by default, and killed runs leave their segments behind",
+        )
     ),
-    Family.NCCL_SHARED_MEMORY: _fixed(
-        Kind.HOST_MEMORY,
-        "Shared memory (/dev/shm) ran out: NCCL passes data between the ranks of a node through it.",
-        "containers have 64 MB of it by default, and killed runs leave their segments behind",
-    ),
-    Family.BUS_ERROR: _fixed(
-        Kind.HOST_MEMORY,
-        "A bus error: most often shared memory (/dev/shm) had no room for a page that was written.",
-        "loader workers and NCCL write there; containers have 64 MB of it by default",
-        "a file mapped into memory that was truncated gives the same signal",
-    ),
+    Family.BUS_ERROR: _bus_error,
+    Family.UNNAMED: _unnamed,
     Family.DESCRIPTORS: _fixed(
         Kind.NOT_MEMORY,
         "The limit of open files is reached, not that of memory: each tensor that a worker shares holds a file descriptor.",
     ),
     Family.LOCKED: _fixed(
         Kind.HOST_MEMORY,
-        "A network card could not register memory: the limit of locked memory is reached, not that of memory.",
+        "A network card could not register memory, most often because the limit of locked memory is reached; memory itself did not run out.",
         "such memory must not be swapped; `ulimit -l` shows the limit, of the daemon that started the job if there is one",
+        "if it is unlimited, the driver or the kernel refuses: `dmesg -T | tail`",
     ),
     Family.THREAD_STORAGE: _fixed(
         Kind.NOT_MEMORY,

@@ -23,7 +23,7 @@ MAX_TEXT = 4096
 class Message:
     """One out-of-memory message; every size is in bytes and absent (None) when the text does not give it.
 
-    backend          CUDA, HIP, XPU, NPU, HPU, MLU, MUSA, MPS, DirectML or CPU
+    backend          CUDA, HIP, XPU, NPU, HPU, MLU, MUSA, MPS, DirectML or CPU; "device" or "unknown" where the wording is not known
     writer           the engine, program or library that wrote the message, "" for PyTorch and the system
     requested        the allocation that failed
     total, free      of the device, as its driver sees them
@@ -94,16 +94,65 @@ class Begun:
 
 
 _BACKEND = re.compile(DEVICE_WORDS)
+_SUPPOSED = re.compile(
+    r"(?i)\b(?:if|whether|in case|may|might|would|should|avoid\w*|prevent\w*|possibl[ey]|potential\w*|likely|handl\w+|catch\w*|caught|consider|"
+    r"tips?|hint|note|faq|unless|risk|until|because|when you)\b|\bggml_\w*host_malloc\b"
+)
+"""What stands before words of failure that tell of none: a condition, advice, or memory that the program can do without."""
+_OWN_WORDS = re.compile(r"(?:[Ff]ail|[Cc]annot|[Cc]an't|[Cc]ould|[Uu]nable|\w*[Mm]alloc|[A-Za-z]+ allocation)|\w*_")
+"""Words of failure that say themselves that something failed; the others need a word for an error in their line."""
+_FAILURE = re.compile(
+    r"(?:[Ee]rror|ERROR|[Ee]xception)\b|\b(?:FATAL|[Ff]atal|FAILED|[Ff]ail(?:ed|ure|s)|[Aa]bort\w{0,4}|terminat\w{2,4}|panicked|[Cc]rash\w{0,3}|CRITICAL|[EF]\d{4})\b"
+)
 
 
-def find_head(line: str) -> Begun | None:
-    """The message that ``line`` (prefix and colours removed) begins; None when it begins none."""
+_NAMES = re.compile(r"\W{0,2}(?:[\w./:+-]{1,60}[:\]] ?){0,3}")
+"""What may stand before words that begin a line's sentence: the names of who writes."""
+
+
+def _tells_of_failure(line: str, found: re.Match[str], raw: str) -> bool:
+    """Whether a line with general words of failure reports one: a log mentions memory in advice, options and plans, too."""
+    lead = line[: found.start()]
+    if _SUPPOSED.search(line[: found.end()]) is not None:
+        return False
+    return (
+        _NAMES.fullmatch(lead) is not None or _OWN_WORDS.match(found[0]) is not None or _FAILURE.search(raw or line) is not None
+    )
+
+
+_PLACES = (
+    ("CUDA", re.compile(r"(?i)\b(?:cuda\w*|nvidia\w*|cu(?:blas|dnn)\w*|cuMem\w*)")),
+    ("HIP", re.compile(r"(?i)\b(?:hip(?!po)\w*|rocm\w*|hsa_\w*|amdgpu)")),
+    ("XPU", re.compile(r"(?i)\b(?:xpu\w*|sycl\w*|level[_ ]zero|UR_RESULT\w*)")),
+    ("NPU", re.compile(r"(?i)\b(?:npu\w*|acl(?:rt|nn)?\w*|ascend\w*|hccl\w*|cann)\b")),
+    ("HPU", re.compile(r"(?i)\b(?:hpu\w*|habana\w*|gaudi\w*|synapse\w*)")),
+    ("MPS", re.compile(r"\b(?:MPS\w*|Metal\w*|MTL\w*)")),
+)
+_ON_DEVICE = re.compile(r"(?i)\b(?:gpus?|v?ram on|vram|device|video memory|hbm|accelerator)\b")
+_ON_HOST = re.compile(
+    r"(?i)\b(?:host|cpu|system memory|ram|pinned|page-?locked|\w*malloc_?host\w*|\w*host_?(?:m?alloc|register)\w*|std::bad_alloc|ENOMEM|mmap|fork|heap)\b"
+)
+
+
+def _place(words: str) -> str:
+    """Whose memory a message of unknown wording names: a backend's device, "device", the host ("CPU"), or "unknown"."""
+    if _ON_HOST.search(words) is not None:
+        return "unknown" if _ON_DEVICE.search(words) is not None else "CPU"
+    named = next((backend for backend, sign in _PLACES if sign.search(words)), "")
+    return named or ("device" if _ON_DEVICE.search(words) is not None else "unknown")
+
+
+def find_head(line: str, raw: str = "") -> Begun | None:
+    """The message that ``line`` (prefix and colours removed) begins; None when it begins none. ``raw`` is the line with its prefix."""
     for head in HEADS:
         found = head.pattern.search(line)
         if found is None:
             continue
         if _PROGRAM_TEXT.search(line[: found.end()]):
             return None
+        if head.family is Family.UNNAMED:
+            # The whole line is the message: what stands before such words says whose they are.
+            return Begun(head, _place(line), 0) if _tells_of_failure(line, found, raw) else None
         if head.family is not Family.OTHER_PROGRAM and _NOT_OURS.search(line[: found.end()]):
             return None
         backend = next((group for group in found.groups() if group and _BACKEND.fullmatch(group)), head.backend)
@@ -171,7 +220,7 @@ _REQUEST = {
     Family.MPS_BUFFER: rf"Invalid buffer size: {SIZE}",
     Family.DIRECTML: rf"tensor with {SIZE}",
     Family.CPU: rf"you tried to allocate {SIZE}",
-    Family.NCCL: rf"Failed to CUDA (?:host )?(?:calloc|malloc) ?[a-zA-Z]{{0,12}} {SIZE}",
+    Family.NCCL: rf"Failed to CUDA (?:host )?[cm]?alloc ?[a-zA-Z]{{0,12}} {SIZE}",
     Family.HOST_ARRAY: rf"(?:Unable to allocate|unable to mmap) {SIZE}",
     Family.ADDRESS_SPACE: rf"Failed to reserve {SIZE}",
     Family.POOL: r"for size::(\d{1,20})()",
@@ -180,6 +229,8 @@ _REQUEST = {
     Family.OTHER_PROGRAM: r"(?:allocating|trying to allocate|attempted to allocate|requested buffer of size|requested bytes of|buffer of size|Requested size was|allocation: [Rr]equested|"
     r"amount of GPU memory \(|requires more system memory \() ?(\d{1,24}(?:\.\d{1,9})?) ?((?:bytes\b|[KMGTPE]i?B\b)?)",
     Family.KERNEL_KILLED: r"anon-rss:(\d{1,15})(kB)",
+    Family.BARE: r"Need: (\d{1,6}\.\d)(GB) free",
+    Family.UNNAMED: rf"(?:alloc|request|reserv|need|requir|size)\D{{0,40}}?{SIZE}\b",
 }
 
 

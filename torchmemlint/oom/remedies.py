@@ -57,6 +57,35 @@ CHECKPOINTING = Remedy(
     Advice.CHECKPOINTING,
 )
 LIVE_TENSORS = (NO_GRAPH_IN_INFERENCE, NO_GRAPH_PAST_ITS_STEP, MIXED_PRECISION, SMALLER_BATCHES, CHECKPOINTING)
+LIVE_TENSORS_OF_ANY = (
+    NO_GRAPH_IN_INFERENCE,
+    Remedy(
+        "Halve what one step works on: the batch, the length, the resolution",
+        "activations scale with the batch, attention with the square of the length, images with their area; where it trains, two halves with "
+        "their gradients added give the same step",
+        "results = [model(part) for part in inputs.split(8)]",
+        Advice.SMALLER_BATCHES,
+    ),
+    Remedy(
+        "Compute in bfloat16 or float16",
+        "activations take half the bytes; weights do, too, if they are loaded so; on a GPU without bfloat16 use float16",
+        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
+        Advice.PRECISION,
+    ),
+    Remedy(
+        "After a step, keep numbers or results on the host, not tensors of the device",
+        "what is collected there grows from step to step, with its graph if it has one",
+        "history.append(output.detach().cpu())",
+        Advice.NO_GRAPH_KEPT,
+    ),
+    Remedy(
+        "If it trains: recompute activations instead of storing them",
+        "measured 0.08 of the activations with a checkpoint per layer; it costs about one more forward",
+        "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
+        Advice.CHECKPOINTING,
+    ),
+)
+"""What makes room where the log does not show whether the program trains or infers."""
 
 STEADY_SHAPES = Remedy(
     "Keep shapes steady: pad or bucket lengths, drop the last short batch, run the largest batch first",
@@ -123,6 +152,41 @@ LOAD_FIRST = Remedy(
     "Load the library that the message names first",
     "it then finds the room that the others leave later",
     "export LD_PRELOAD=/path/of/the/message/libgomp.so.1        # or import its package before the others",
+)
+WHO_KILLED = Remedy(
+    "See who ended the process",
+    "the kernel's log names each process that it kills for its memory; the scheduler's record names its own reasons",
+    "dmesg -T | grep -i 'killed process'        # Slurm: sacct -j JOB --format=State,MaxRSS; Kubernetes: kubectl describe pod",
+)
+SEE_SHARED_MEMORY = Remedy(
+    "See whether shared memory is full while the program runs",
+    "if it is, give the container more or use fewer loader workers; if not, the fault is another one",
+    "df -h /dev/shm        # docker run --shm-size=8g; faulthandler: python -X faulthandler PROGRAM.py",
+)
+WHAT_IS_FREE = Remedy(
+    "See what is free, on the device and on the host, as the program comes to that line",
+    "a wording that is not known gives no figures; these tell whose memory it was and who holds it",
+    "nvidia-smi; free -h; df -h /dev/shm; ulimit -a",
+)
+FREE_ON_HOST = Remedy(
+    "See what is free on the host as the program comes to that line",
+    "a wording that is not known gives no figures; a limit of the job or container may be lower than the machine's memory",
+    "free -h; cat /sys/fs/cgroup/memory.max; ulimit -a",
+)
+READ_DRIVER_LOG = Remedy(
+    "Read the driver's own log",
+    "a device that hangs or was reset, a kernel with too many registers and a lack of memory look the same from outside",
+    "dmesg -T | tail -n 50",
+)
+MORE_MAPPINGS = Remedy(
+    "Allow more mappings, or share fewer tensors",
+    "the limit is the kernel's, for each process; a batch of many small tensors takes many",
+    "sysctl -w vm.max_map_count=655300        # or one tensor for a whole batch, fewer workers, a smaller prefetch_factor",
+)
+OPEN_FILE = Remedy(
+    "See why the file could not be opened or mapped",
+    "no lack of memory: a file that another process has removed, missing rights, or a file system (a network one, FUSE) that cannot map files",
+    'torch.multiprocessing.set_sharing_strategy("file_system")        # for tensors that workers share; else copy the file to a local disk',
 )
 READ_ERROR_ABOVE = Remedy(
     "Read the first error above the message",

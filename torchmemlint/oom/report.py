@@ -14,6 +14,7 @@ from torchmemlint.oom.meanings import Kind
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.scene import Activity
 from torchmemlint.oom.traceback import is_library
+from torchmemlint.oom.wordings import Family
 from torchmemlint.reporters import as_json as dumped
 
 SCHEMA_VERSION = 1
@@ -28,12 +29,20 @@ def in_full(log: Log) -> list[Case]:
     kills what is left, and libraries cannot start. So is one without figures if no other has any: loggers repeat the first
     words of a message.
     """
-    certain = [case for case in log.cases if case.certain] or list(log.cases)
+    certain = [case for case in log.cases if case.certain] or _of_memory(log.cases) or list(log.cases)
     told = [case for case in certain if case.diagnosis.kind is not Kind.UNCLEAR or case.message.total is not None]
     first: dict[str, Case] = {}
     for case in sorted(told or certain, key=lambda case: _figures(case) == 0):
         first.setdefault(case.diagnosis.kind.value, case)
     return [case for case in log.cases if case in first.values()]
+
+
+def _of_memory(cases: Sequence[Case]) -> list[Case]:
+    """Those that speak of memory, if in general words: a process that was killed beside them says less."""
+    told = [
+        case for case in cases if case.message.family in (Family.UNNAMED, Family.OTHER_PROGRAM) and not case.diagnosis.survived
+    ]
+    return told if any(case.message.family is Family.UNNAMED for case in told) else []
 
 
 def _figures(case: Case) -> int:
@@ -65,6 +74,8 @@ def _scene(case: Case) -> str:
 
 def _next(case: Case) -> tuple[tuple[str, str], ...]:
     """Commands that would tell more, each with what it tells."""
+    if case.message.family is Family.UNNAMED and not case.scene.raised:
+        return ()  # it may be any program's line
     near = next((item.finding for item in case.findings if item.distance < 2 and item.finding.cell is None), None)
     place = f"{near.path}:{near.span.start.row}" if near is not None else ""
     return commands_that_tell_more(case.diagnosis, case.scene, case.program, place)

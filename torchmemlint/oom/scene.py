@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from torchmemlint.oom.signs import NEAR, SKIPS, Growth, Outcome, Sign, growth_of, outcome_of, signs_of
+from torchmemlint.oom.signs import NEAR, SKIPS, Growth, Outcome, Sign, earlier_error, growth_of, outcome_of, signs_of
 from torchmemlint.oom.traceback import Frame, is_library
 
 MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
@@ -44,6 +44,8 @@ class Scene:
     dtype       the element type on the failing line, "" when it names none
     outcome     what the lines below say of the program
     raised      whether a traceback leads to the message
+    package     the installed package that the innermost frame belongs to, "" when none does
+    earlier     the last line above the message that ends with another exception, "" when there is none
     """
 
     activity: Activity = Activity.UNKNOWN
@@ -57,6 +59,8 @@ class Scene:
     dtype: str = ""
     outcome: Outcome = Outcome.UNKNOWN
     raised: bool = False
+    package: str = ""
+    earlier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ _LIBRARIES = (
     ("PaddlePaddle", re.compile(r"(?:^|/)paddle/|\bpaddle::"), "Paddle"),
     ("CuPy or RAPIDS", re.compile(r"(?:^|/)(?:cupy|cudf|cuml|rmm)/|\brmm::"), "cupy, rapids"),
     ("TensorRT", re.compile(r"(?:^|/)tensorrt/|\[TRT\]"), "TensorRT"),
+    ("Numba", re.compile(r"(?:^|/)numba/|\bnumba\.cuda\b"), "numba"),
     ("MLX", re.compile(r"(?:^|/)mlx(?:_lm)?/|\bmlx::"), "mlx"),
 )
 """Libraries with an allocator of their own: a path of a frame, or words of a line next to the message."""
@@ -170,7 +175,7 @@ _ROWS = (
         "context",
         "torch/cuda/__init__.py, random.py: the first calls that need a device",
         path=r"torch/(?:cuda/(?:__init__|random)|random)\.py",
-        function=r"^(?:_lazy_init|_lazy_call|set_device|init|current_device|synchronize|manual_seed(?:_all)?|cb|mem_get_info)$",
+        function=r"^(?:_lazy_init|_lazy_call|set_device|init|manual_seed(?:_all)?|cb|mem_get_info)$",
     ),
     # Compilation. A compiled function runs through torch/_inductor, too: only what compiles or measures counts.
     _row(
@@ -498,15 +503,16 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 
-def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, writer: str) -> Scene:
+def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, writer: str, text: str = "") -> Scene:
     """The scene of a message with ``frames``, between ``before`` and ``after`` of its log, behind ``lead`` in its own line.
 
-    ``writer`` is the engine that wrote the message itself, "" when none did.
+    ``writer`` is the engine that wrote the message itself, "" when none did; ``text`` is the message.
     """
     found = _from_frames(frames)
     above, below = _lines(before, after)
-    if writer in {name for name, _, _ in _ENGINE_PACKAGES}:
-        found = replace(found, activity=Activity.ENGINE, engine=writer)
+    engine = writer or next((name for name, sign, _ in _ENGINE_PACKAGES if sign.search(text)), "")
+    if engine in {name for name, _, _ in _ENGINE_PACKAGES}:
+        found = replace(found, activity=Activity.ENGINE, engine=engine)
     elif found.activity is Activity.UNKNOWN:
         found = replace(_from_lines([lead, *above, *below]), stage=found.stage)
     if found.activity is Activity.ENGINE and not found.stage and not frames:
@@ -531,12 +537,26 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         no_grad=found.no_grad or found.stage == "evaluation" or _no_grad(frames),
         outcome=outcome_of(above, below),
         raised=bool(frames),
-        library=_library(frames, before, after),
+        library=_library(frames, f"{lead} {text}", before, after),
+        package=_package(frames),
+        earlier=earlier_error(above),
     )
 
 
-def _library(frames: Sequence[Frame], before: bytes, after: bytes) -> str:
-    """The library, not PyTorch, that was called last: that of the innermost frame, or of the lines next to the message."""
+_PACKAGE = re.compile(r"(?:site|dist)-packages/(\w[\w-]{0,60})")
+
+
+def _package(frames: Sequence[Frame]) -> str:
+    found = _PACKAGE.search(frames[-1].path.replace("\\", "/")) if frames else None
+    return "" if found is None else found[1]
+
+
+def _library(frames: Sequence[Frame], lead: str, before: bytes, after: bytes) -> str:
+    """The library, not PyTorch, that was called last: that which the message's own line names, that of the innermost frame, or of the lines
+    next to the message."""
+    named = next((name for name, sign, _ in _LIBRARIES if sign.search(lead)), "")
+    if named:
+        return named
     if frames:
         path = frames[-1].path.replace("\\", "/")
         return next((name for name, sign, _ in _LIBRARIES if sign.search(path)), "")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from torchmemlint.oom.log_line import read_line
+
 NEAR = 8
 """Lines next to the message in which a sign that belongs to it is looked for."""
 
@@ -38,7 +40,8 @@ class Sign(Enum):
     CAUGHT = "a line says that what failed is skipped or done another way"
     SKIPPED = "the message's own line says that what failed is skipped or done another way"
     STATE_BUILT = "a trainer builds its copies of the parameters and its optimizer state"
-    RAISED_BEFORE = "an exception was raised before"
+    ENDED_BY_OTHERS = "a scheduler, a probe or a person ended the program"
+    WORKERS = "processes that share memory, or a container, which bounds it"
     NOTEBOOK = "a notebook or an interactive session"
 
 
@@ -94,12 +97,6 @@ _SIGNS = (
     ),
     (Sign.HANDLED, True, r"Ignoring this choice|[Rr]etrying with|[Ff]alling back to", "torch/_inductor/select_algorithm.py"),
     (
-        Sign.EXTENSION,
-        False,
-        r"\bninja\b|\bnvcc\b|\bcc1plus\b|\bbuild_ext\b|setup\.py (?:install|build|develop|bdist_wheel)|Building wheel for",
-        "torch/utils/cpp_extension.py, pip, setuptools",
-    ),
-    (
         Sign.NCCL_HOST,
         False,
         r"transport/shm\.cc|Cuda Host Alloc|cuMemHost|ncclCudaHostCalloc",
@@ -121,8 +118,9 @@ _SIGNS = (
     (
         Sign.STATE_ON_HOST,
         False,
-        r"DeepSpeedCPUAdam|offload_(?:optimizer|param)\b|z[23]_offload|CPUOffloadPolicy|Optimizer Offload|fsdp_offload_params: true",
-        "deepspeed deepspeed/ops/adam/cpu_adam.py, runtime/zero/offload_config.py; LlamaFactory examples/deepspeed; accelerate",
+        r"DeepSpeedCPUAdam|offload_(?:optimizer|param)\b|z[23]_offload|CPUOffloadPolicy|Optimizer Offload|fsdp_offload_params: true|"
+        r"\bAdam Optimizer #\d{1,3} is created with \w{1,8} arithmetic",
+        "deepspeed deepspeed/ops/adam/cpu_adam.py, csrc/adam/cpu_adam_impl.cpp, runtime/zero/offload_config.py; LlamaFactory examples/deepspeed; accelerate",
     ),
     (
         Sign.TRIALS,
@@ -159,10 +157,19 @@ _SIGNS = (
         "deepspeed deepspeed/runtime/zero/stage3.py, stage_1_and_2.py, parameter_offload.py",
     ),
     (
-        Sign.RAISED_BEFORE,
+        Sign.ENDED_BY_OTHERS,
         False,
-        r"^\S.{0,160}?(?:Error|Exception): \S|^(?:\w{0,80}Error|\w{0,80}Exception): \S|Exception in background worker",
-        "words of Python's tracebacks; batchgenerators dataloading/multi_threaded_augmenter.py",
+        r"\bDUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)\b|\bTERM_RUNLIMIT\b|[Ww]alltime \d+ exceeded|exceeded .{0,12}walltime|"
+        r"^\W{0,2}KeyboardInterrupt\b|got signal: (?:2|15)\b|Received SIGTERM|Shutdown (?:signal|requested)|srun: forcing job termination|[Ll]iveness probe failed|"
+        r"\bDeadlineExceeded\b|[Ss]pot .{0,30}(?:interrupt|preempt|reclaim)\w*",
+        "slurm src/slurmd; LSF termination reasons; openpbs; pytorch torch/distributed/elastic/multiprocessing/api.py; kubernetes",
+    ),
+    (
+        Sign.WORKERS,
+        False,
+        r"\bDataLoader worker\b|\bnum_workers\b|torch/utils/data/|multiprocessing/(?:queues|connection|resource_sharer)\.py|\bNCCL (?:INFO|WARN)\b|"
+        r"/dev/shm|\bdocker\b|\bkubectl\b|\bcontainer\b|\bpod\b",
+        "torch/utils/data; nccl; words of containers",
     ),
     (Sign.NOTEBOOK, True, r"\b(?:Cell|Input) In ?\[\d|<ipython-input-", "IPython"),
 )
@@ -208,11 +215,54 @@ def outcome_of(above: Sequence[str], below: Sequence[str]) -> Outcome:
     return Outcome.UNKNOWN
 
 
+_RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): \S|Exception in background worker")
+_CONSEQUENCE = re.compile(
+    r"ChildFailed|CalledProcess|ProcessExited|ProcessRaised|WorkerCrashed|BrokenProcessPool|TerminatedWorker|ActorDied|RayActor|RayTask|"
+    r"Connection(?:Reset|Refused|Aborted|Error)|BrokenPipe|EOFError|Signal|DataLoader worker|killed|SIGKILL|background workers?\b.{0,20}(?:alive|under)|"
+    r"\bWARN(?:ING)?\b"
+)
+"""Errors that come of it when another process ends, and what is a warning only."""
+
+
+def earlier_error(above: Sequence[str]) -> str:
+    """The nearest line ``above`` a message in which an exception ends that is no consequence of another process's end; "" for none."""
+    return next(
+        (
+            line.strip()[:160]
+            for line in above
+            if _CONSEQUENCE.search(line) is None and _RAISED.match(read_line(line).text) is not None
+        ),
+        "",
+    )
+
+
+_BUILDS = re.compile(
+    r"\bninja\b|\bnvcc\b|\bcc1plus\b|\bbuild_ext\b|setup\.py (?:install|build|develop|bdist_wheel)|Building wheel for"
+)
+_BUILT = re.compile(
+    r"ninja: no work to do|Loading extension module|Time to load \w{1,40} op|Successfully (?:installed|built)|Finished processing dependencies"
+)
+
+
+def _is_building(above: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether an extension is being built: the nearest line that speaks of one does not say that it is there.
+
+    Sources: torch/utils/cpp_extension.py, pip, setuptools, deepspeed op_builder/builder.py.
+    """
+    last = next((line for line in above if _BUILDS.search(line) is not None or _BUILT.search(line) is not None), "")
+    if last:
+        return _BUILT.search(last) is None
+    return any(_BUILDS.search(line) is not None for line in below)
+
+
 def signs_of(above: Sequence[str], below: Sequence[str]) -> frozenset[Sign]:
     """The signs in the lines ``above`` and ``below`` a message, each nearest first."""
     near = [*above[:NEAR], *below[:NEAR]]
     everything = [*above, *below]
-    return frozenset(sign for sign, is_near, pattern in _COMPILED if any(map(pattern.search, near if is_near else everything)))
+    building = frozenset({Sign.EXTENSION}) if _is_building(above, below) else frozenset()
+    return building | frozenset(
+        sign for sign, is_near, pattern in _COMPILED if any(map(pattern.search, near if is_near else everything))
+    )
 
 
 def growth_of(above: Sequence[str]) -> Growth | None:

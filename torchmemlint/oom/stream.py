@@ -30,11 +30,21 @@ MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
 _GATES: Mapping[bytes, tuple[bytes, ...]] = {
-    b"lloc": (b"to allocate", b"be allocated", b"Alloc", b"allocati"),
+    b"lloc": (
+        b"to alloc",
+        b"t alloc",
+        b"be alloc",
+        b"Alloc",
+        b"allocati",
+        b"alloc failed",
+        b"alloc error",
+        b"to malloc",
+        b"to realloc",
+    ),
     b"ut of ": (),
     b"illed": (),
     b"rror": (),
-    b"emory": (b"Memory", b"nsufficient", b"enough", b"-of-memory", b"vailable memory"),
+    b"emory": (b"Memory", b"nsufficient", b"enough", b"-of-memory", b"vailable memory", b"emory exhausted", b"emory limit"),
     b"OOM": (),
     b"": (b"137", b"signal", b"SIG", b"-9", b"-7", b"0xC", b"_STATUS_", b"_FAILED", b"xceeds", b"terminated"),
 }
@@ -205,8 +215,9 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
     begin = start if hit - start <= EXAMINED // 2 else hit - EXAMINED // 4
     end = data.find(b"\n", hit, hit + MAX_LINE)
     end = min(len(data), hit + MAX_LINE) if end < 0 else end
-    line = read_line(data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace"))
-    begun = find_head(line.text)
+    raw = data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace")
+    line = read_line(raw)
+    begun = find_head(line.text, raw)
     wrapped = _wrapped(data, start, hit, floor, line) if begun is None else None
     if wrapped is not None:
         start, line, begun = wrapped
@@ -235,6 +246,7 @@ def _read_message(data: bytes, start: int, hit: int, floor: int) -> tuple[tuple[
         if more.source != line.source:
             continue  # another rank wrote in between
         inner = find_head(more.text[:EXAMINED])
+        inner = None if inner is not None and inner.head.family is Family.UNNAMED else inner
         goes_on = inner is not None and inner.head.goes_on and inner.head.family is family
         if not more.text.strip() or (_starts_over(more.text) if inner is None else not goes_on):
             break

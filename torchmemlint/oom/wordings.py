@@ -69,6 +69,7 @@ class Family(Enum):
     DESCRIPTORS = "open files"
     LOCKED = "locked memory of a network card"
     THREAD_STORAGE = "thread-local storage of a library"
+    UNNAMED = "a wording that is not known"
 
 
 WEAK = frozenset(
@@ -84,6 +85,7 @@ WEAK = frozenset(
         Family.OTHER_PROGRAM,
         Family.HANDLED,
         Family.ENGINE_WAITS,
+        Family.UNNAMED,
     }
 )
 """Families whose text does not say that memory ran out for PyTorch, but makes it likely or must be told from it."""
@@ -230,7 +232,8 @@ _PROGRAMS = (
         r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory|\bmemory layout cannot be allocated\b|"
         r"\b(?:ROCm|MUSA) error: out of memory",
         "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
-        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; ollama llm/server.go",
+        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; "
+        "github.com/ollama/ollama/issues/14980, /12580",
         writer="llama.cpp",
     ),
     _head(
@@ -258,8 +261,8 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"(?:stream_executor|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
-        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|Ran out of memory|Attempting to (?:allocate|reserve)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
+        r"(?:stream_executor|\bbfc_allocator\b|\bxla\b|jaxlib|tensorflow|XlaRuntimeError|RESOURCE_EXHAUSTED|Resource exhausted).{0,200}"
+        r"(?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory|[Oo]ut of memory|OOM when allocating|[Rr]an out of memory|Attempting to (?:allocate|reserve)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)|"
         r"from device: (?:CUDA_ERROR_OUT_OF_MEMORY|HIP_ERROR_OutOfMemory)",
         "OUT_OF_MEMORY | OutOfMemory | ut of memory | OOM when | Attempting to | _ALLOC_FAILED",
         "openxla xla/service/gpu, tsl/framework/bfc_allocator.cc",
@@ -325,7 +328,7 @@ _PROGRAMS = (
         r"Check failed: .{0,160}\bout of memory",
         "out of memory",
         "tvm src/runtime/cuda/cuda_device_api.cc; dgl src/runtime/cuda/cuda_device_api.cc",
-        writer="TVM, MLC or DGL",
+        writer="a library that checks as TVM, DGL and MXNet do",
     ),
     _head(
         Family.OTHER_PROGRAM,
@@ -377,8 +380,8 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_CACHE,
-        r"No available memory for the cache blocks",
-        "No available memory for the cache",
+        r"No available memory for the cache blocks|Cannot auto-fit max_model_len: not enough GPU memory",
+        "No available memory for the cache | not enough GPU memory",
         "vllm vllm/worker/worker.py, vllm/v1/core/kv_cache_utils.py",
         writer="vLLM",
     ),
@@ -469,9 +472,9 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_WARMUP,
-        r"Not enough memory to handle \d{1,12} (?:total tokens|prefill tokens)",
+        r"Not enough memory to handle (?:\d{1,12} (?:total tokens|prefill tokens)|`max_total_tokens=)",
         "Not enough memory",
-        "text-generation-inference server/text_generation_server/models/flash_causal_lm.py; "
+        "text-generation-inference server/text_generation_server/models/flash_causal_lm.py, backends/v3/src/lib.rs; "
         "github.com/huggingface/text-generation-inference/issues/755",
         writer="TGI",
     ),
@@ -483,6 +486,13 @@ _ENGINES = (
         writer="LMDeploy",
     ),
     _head(
+        Family.ENGINE_FULL,
+        r"\bcache out of memory, no request can be admitted",
+        "out of memory",
+        "lmdeploy src/turbomind/engine/engine.cc",
+        writer="LMDeploy",
+    ),
+    _head(
         Family.ENGINE_SPLIT,
         r"Insufficient VRAM (?:in split )?for model and cache|Insufficient space in device allocation",
         "Insufficient VRAM | space in device allocation",
@@ -491,9 +501,9 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_CACHE,
-        r"Impossible to fit in any sequence in kvCache",
+        r"Impossib(?:le|e) to fit in any sequence in kvCache",
         "in kvCache",
-        "TensorRT-LLM tensorrt_llm/runtime/model_runner_cpp.py, cpp/tensorrt_llm/batch_manager",
+        "TensorRT-LLM tensorrt_llm/_torch/pyexecutor/resource_manager.py",
         writer="TensorRT-LLM",
     ),
     _head(
@@ -546,11 +556,11 @@ _HANDLED = (
     ),
     _head(
         Family.HANDLED,
-        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Dd]iscard(?:ing|ed)|"
+        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError|insufficient GPU memory)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Tt]rying again|[Dd]iscard(?:ing|ed)|"
         r"[Ff]alling back)\b|"
         r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing)\b.{0,80}\b(?:OOM|out of memory|OutOfMemoryError)\b",
-        "OOM | ut of memory | OutOfMemoryError",
-        "words of training loops: github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
+        "OOM | ut of memory | OutOfMemoryError | nsufficient GPU memory",
+        "words of programs: nnUNet nnunetv2/inference/predict_from_raw_data.py, ComfyUI comfy/ldm/modules/attention.py; github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
 
@@ -559,14 +569,22 @@ _RUNTIME = (
         Family.NCCL_SHARED_MEMORY,
         r"Error while creating shared memory segment|Error: failed to extend /dev/shm/nccl-|Call to posix_fallocate failed ?: No space",
         "shared memory | /dev/shm | posix_fallocate",
-        "nccl src/misc/shmutils.cc; github.com/NVIDIA/nccl/issues/290, /525",
+        "nccl src/os/linux.cc (src/misc/shmutils.cc before); github.com/NVIDIA/nccl/issues/290, /525",
+        backend="CPU",
+        writer="NCCL",
+    ),
+    _head(
+        Family.HOST_ARRAY,
+        r"NCCL WARN Failed to malloc \d{1,20} bytes",
+        "ailed to malloc",
+        "nccl src/include/alloc.h",
         backend="CPU",
         writer="NCCL",
     ),
     _head(
         Family.NCCL,
-        r"Failed to CUDA (?:host )?(?:calloc|malloc)|(?:Cuda|HIP) failure:? (?:2 )?'out of memory'",
-        "CUDA calloc | CUDA malloc | CUDA host calloc | CUDA host malloc | out of memory",
+        r"Failed to CUDA (?:host )?[cm]?alloc|(?:Cuda|HIP) failure:? (?:2 )?'out of memory'",
+        "Failed to CUDA | out of memory",
         "nccl src/include/alloc.h, src/include/checks.h",
         writer="NCCL",
     ),
@@ -601,7 +619,7 @@ _RUNTIME = (
         r"uses too much shared data \(0x[\da-f]{1,12} bytes, 0x[\da-f]{1,12} max\)|\blocal memory \(\d{1,9}\) exceeds limit \(\d{1,9}\)|"
         r"CUDA error: too many resources requested for launch",
         "too much shared data | exceeds limit | too many resources",
-        "ptxas; llvm lib/Target/AMDGPU; cuda include/driver_types.h",
+        "github.com/ggml-org/llama.cpp/issues/16081, github.com/tinygrad/tinygrad/pull/10267, github.com/pytorch/pytorch/issues/52002",
     ),
     _head(
         Family.RAW,
@@ -626,10 +644,11 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"temporary_buffer::allocate: get_temporary_buffer failed|\bcuda execution failed with error 2\b|\bCuda error: 2\[|"
+        r"temporary_buffer::allocate: get_temporary_buffer failed|\bcuda (?:execution )?failed with error 2\b|\bCuda error: 2\[|"
         r"\bGPUassert: out of memory|\berror in \w{0,50}(?:[Kk]ernel|_ker|[Cc]uda)\w{0,30}: out of memory",
-        "get_temporary_buffer failed | execution failed with error | Cuda error: 2[ | out of memory",
-        "cccl thrust/detail/allocator/temporary_allocator.inl; spconv include/tensorview/tensorview.h; nvdiffrast common/framework.h; macros of extensions",
+        "get_temporary_buffer failed | failed with error | Cuda error: 2[ | out of memory",
+        "cccl thrust/detail/allocator/temporary_allocator.inl; github.com/traveller59/second.pytorch/issues/347, github.com/junjie18/CMT/issues/15, "
+        "github.com/NVlabs/nvdiffrast/issues/182, github.com/lucasjinreal/DCNv2_latest/issues/62",
     ),
     _head(
         Family.RAW,
@@ -670,9 +689,9 @@ _RUNTIME = (
     ),
     _head(
         Family.RAW,
-        r"\berror code is 207001\b|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
-        "code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
-        "torch_npu torch_npu/csrc/core/npu; CANN error codes EL0004, 207001",
+        r"Malloc pin memory failed, host out of memory|(?:\baclrt\w{1,40}, )?\berror code is 207001\b|Insufficient_Host_Memory\(EL\d{4}\)|\bACL_ERROR_RT_MEMORY_ALLOCATION\b|\baclrtMalloc\w{0,20}\b.{0,60}(?:fail|error)|EL0004.{0,40}Failed to allocate memory|alloc device memory failed",
+        "host out of memory | Insufficient_Host_Memory | code is 207001 | RT_MEMORY_ALLOCATION | aclrtMalloc | Failed to allocate memory | alloc device memory failed",
+        "torch_npu torch_npu/csrc/core/npu/CachingHostAllocator.cpp, NPUException.cpp, NPUCachingAllocator.cpp; CANN acl/error_codes/rt_error_codes.h",
         backend="NPU",
     ),
     _head(
@@ -696,7 +715,7 @@ _RUNTIME = (
         r"Some modules are dispatched on the CPU or the disk|You are trying to offload the whole model to the disk|"
         r"The current `device_map` had weights offloaded to the disk",
         "modules are dispatched | offload the whole model | weights offloaded",
-        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py, modeling_utils.py; accelerate src/accelerate/big_modeling.py",
+        "transformers src/transformers/quantizers/quantizer_bnb_4bit.py, modeling_utils.py; accelerate big_modeling.py",
     ),
     _head(
         Family.MPS_COMMAND,
@@ -704,6 +723,12 @@ _RUNTIME = (
         "OutOfMemory",
         "github.com/pytorch/pytorch/issues/125954",
         backend="MPS",
+    ),
+    _head(
+        Family.BARE,
+        r"Not enough memory, use lower resolution \(max approx\. |Workspace can't be allocated, not? enough memory",
+        "ot enough memory | no enough memory",
+        "ComfyUI comfy/ldm/modules/attention.py; deepspeed csrc/transformer/inference/includes/inference_context.h",
     ),
     _head(
         Family.BARE,
@@ -765,9 +790,9 @@ _HOST = (
     ),
     _head(
         Family.HOST_LIMIT,
-        r"Detected \d{1,6} oom[-_ ]?kill event|[Ee]xceeded (?:\w{1,8} )?memory limit\b|task \d{1,6}: Out Of Memory|\bState: OUT_OF_MEMORY",
+        r"Detected \d{1,6} oom[-_ ]?kill event|[Ee]xceeded (?:job|step) memory limit\b|\bexceeded (?:virtual )?memory limit\b.{0,80}\bkilled|task \d{1,6}: Out Of Memory|\bState: OUT_OF_MEMORY",
         "oom-kill | oom_kill | oom kill | memory limit | Out Of Memory | OUT_OF_MEMORY",
-        "slurm src/slurmd/slurmstepd, src/plugins/task/cgroup; osc.edu knowledge base, Out-of-Memory",
+        "slurm src/interfaces/jobacct_gather.c, src/plugins/task/cgroup, src/slurmd/slurmd/job_mem_limit.c; osc.edu knowledge base, Out-of-Memory",
         backend="CPU",
         writer="Slurm",
     ),
@@ -800,7 +825,7 @@ _HOST = (
     ),
     _head(
         Family.PAGING_FILE,
-        r"\bWinError (?:8|1450|1455)\b|\(os error 1455\)|error code: <1455>|\bOs \{ code: 1455\b|paging file is too small|"
+        r"\bWinError (?:8|1450|1455)\b|\b(?:os error|code:) <?1455\b|paging file is too small|"
         r"\b(?:0xC0000017|0xC000012D)\b",
         "WinError | error 1455 | <1455> | code: 1455 | paging file | 0xC0000017 | 0xC000012D",
         "github.com/pytorch/pytorch/issues/59904; pytorch aten/src/ATen/MapAllocator.cpp; rust library/std/src/io/error.rs; Windows ntstatus.h",
@@ -816,9 +841,9 @@ _HOST = (
     ),
     _head(
         Family.LOCKED,
-        r"\b(?:ibv_\w{2,24}|fi_mr_reg\w{0,8})\b.{0,120}\bfailed\b.{0,80}Cannot allocate memory",
+        r"\bibv_\w{2,24}\b.{0,120}\bfailed\b.{0,80}Cannot allocate memory|Unable to register memory \(type = \d\).{0,80}Cannot allocate memory",
         "annot allocate memory",
-        "nccl src/misc/ibvwrap.cc; ucx src/uct/ib/base/ib_md.c; github.com/NVIDIA/nccl-tests/issues/206",
+        "nccl src/misc/ibvwrap.cc; aws-ofi-nccl src/nccl_ofi_net.c; github.com/NVIDIA/nccl-tests/issues/206",
         backend="CPU",
     ),
     _head(
@@ -904,29 +929,54 @@ _HOST = (
         Family.WORKER_KILLED,
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
         r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|exited on signal 9 \(Killed|KILLED BY SIGNAL: 9\b|"
-        r"exited prematurely: signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
-        "on signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
+        r"exited prematurely: signal 9\b|process was signaled to shutdown with signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
+        "on signal 9 | with signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
         "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status; "
-        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; airflow standard_task_runner.py; systemd",
+        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; text-generation-inference launcher/src/main.rs; airflow standard_task_runner.py; systemd",
         backend="CPU",
     ),
     _head(
         Family.WORKER_KILLED,
-        r"^(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
+        r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
         r"\bsrun: error: \S{1,80}: tasks? [\d,-]{1,60}: Killed$",
         "Killed | killed  ",
-        "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/libsrun/task_state.c",
+        "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/launch.c",
         backend="CPU",
     ),
     _head(
         Family.BUS_ERROR,
-        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|signal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
+        r"^(?:\S{1,200}: line \d{1,7}: +|srun: error: \S{1,80}: tasks? [\d,-]{1,60}: |Fatal Python error: )?\d{0,8} ?Bus error\b|exited on signal 7 \(Bus error|process was signaled to shutdown with signal 7\b|(?:DataLoader worker \(pid[^)]{1,80}\) is killed by )?\bsignal: Bus error|Signal 7 \(SIGBUS\) received by PID|"
         r"exits with return code = -7\b|exitcode {1,4}: -7 \(pid|\(exitcode: -7\)|<Signals\.SIGBUS: 7>",
-        "Bus error | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
-        "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061",
+        "Bus error | with signal 7 | (SIGBUS) | return code = -7 | : -7 (pid | (exitcode: -7 | Signals.SIGBUS",
+        "github.com/pytorch/pytorch/issues/5247; github.com/hiyouga/LlamaFactory/issues/2061; "
+        "github.com/huggingface/text-generation-inference/issues/446",
         backend="CPU",
     ),
 )
 
-HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_HANDLED, *_RUNTIME, *_HOST)
+_MEMORY = r"(?:(?!shared)[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM)\b"
+_WHAT = r"(?=.{0,80}?(?:memory|bytes?\b|[KMGT]i?B\b|buffer|tensor|cache|block|workspace|arena|pool|heap|pinned))"
+_UNNAMED = (
+    _head(
+        Family.UNNAMED,
+        rf"\b(?:[Oo]ut of|OUT OF|Out Of|[Nn]ot enough|[Ii]nsufficient) {_MEMORY}(?! (?:is|errors|issues?|conditions?|handling)\b)|"
+        r"\bOUT OF MEMORY\b|\bOOM\b|\bOut_?[Oo]f_?(?:[A-Z][a-z]{1,8})?Memory(?:Error|Exception)?\b(?=[:)'\"]|\s*$)|"
+        r"\b\w{0,40}(?:OUT_OF_(?:[A-Z]{1,8}_)?MEMORY|ALLOC(?:ATION)?_FAILED|MEMORY_ALLOCATION|NO_MEMORY|ENOMEM)\b|"
+        rf"\b(?:[Ff]ailed to|[Ff]ailure to|[Uu]nable to|[Cc]annot|[Cc]an't|[Cc]ould not|[Cc]ouldn't) (?:be )?(?:re)?m?alloc\w{{0,6}}\b{_WHAT}|"
+        r"\b\w{0,30}[Mm]alloc\w{0,30}(?:\([^)]{0,60}\))?:? (?:call |has |with error |returned )?(?:failed|failure|error)\b|"
+        r"\b(?:[Mm]emory|[Bb]uffer|[Tt]ensor|[Bb]lock|[Dd]evice|[Hh]ost|[Hh]eap|[Ww]orkspace) allocation (?:of [\w. ]{1,30} )?fail(?:ed|ure)\b|"
+        r"\b[Mm]emory exhausted\b|\bexceeds? (?:the )?available (?:[\w-]{1,12} )?(?:memory|[Vv]?RAM)\b|"
+        r"\b(?:does|do|did|will|would)(?: not|n't) fit (?:in|into|on) (?:[\w-]{1,12} ){0,3}?(?:memory|[Vv]?RAM|GPUs?|device)\b|"
+        r"\b(?:reached|exceed(?:s|ed)?) (?:the |its )?(?:\w{1,10} )?memory limit\b",
+        "ut of memory | OUT OF MEMORY | Out Of Memory | ut of GPU | ut of device | ut of host | ut of system | ut of video | ut of VRAM | ut of RAM | "
+        "ot enough | nsufficient | OOM | OutOf | OUT_OF_ | ALLOC_FAILED | ALLOCATION_FAILED | MEMORY_ALLOCATION | NO_MEMORY | ENOMEM | "
+        "ailed to alloc | ailed to realloc | ailed to malloc | ailure to alloc | nable to alloc | annot alloc | an't alloc | ould not alloc | ouldn't alloc | "
+        "annot be alloc | ould not be alloc | alloc failed | allocation failed | allocation failure | alloc error | llocation of | emory exhausted | available memory | "
+        "available GPU | available VRAM | available device | available system | available host | not fit | n't fit | memory limit",
+        "general words of failure; what matches here, no row above knows",
+        backend="unknown",
+    ),
+)
+
+HEADS = (*_PROGRAMS, *_ENGINES, *_DEVICE, *_HANDLED, *_RUNTIME, *_HOST, *_UNNAMED)
 """In order of preference: the first whose pattern matches a line names the message."""
