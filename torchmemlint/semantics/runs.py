@@ -459,6 +459,7 @@ class Runs:
             seen.append(caller)
             answered = False
             for record in self.records(caller):
+                escapes |= any(ref in refs for refs in record.unfollowed.values())  # a call of it, or more, was not run
                 for call in record.fates:
                     if call.callee != ref:
                         continue
