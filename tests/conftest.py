@@ -38,8 +38,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What measures time or memory runs after all others, so that at most one test is at work beside it."""
-    items.sort(key=lambda item: item.get_closest_marker("timed") is not None)
+    """The tests of a file about one fixture run in a row, in one process as a rule: they remember what the linter said of it. What
+    measures time or memory runs after all others, so that at most one test is at work beside it."""
+    first: dict[object, int] = {}
+    places = []
+    for number, item in enumerate(items):
+        case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
+        about = (item.path, case.name) if hasattr(case, "name") else item
+        places.append((item.get_closest_marker("timed") is not None, first.setdefault(about, number), number))
+    items[:] = [items[number] for *_, number in sorted(places)]
 
 
 THRESHOLD = gc.get_threshold()
