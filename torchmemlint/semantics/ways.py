@@ -40,6 +40,16 @@ def way_to(block: list[ir.Stmt], node: int) -> Iterator[Step]:
             yield from way_to(inner, node)
 
 
+def evaluated(block: list[ir.Stmt]) -> list[tuple[ir.Expr, bool]]:
+    """Every expression that is a step of some way through a block, and whether it is a test that leads to places."""
+    found = []
+    for statement in block:
+        found += [(expr, isinstance(statement, ir.If | ir.While)) for expr, _ in _header(statement)]
+        for inner, _ in _blocks(statement):
+            found += evaluated(inner)
+    return found
+
+
 def behind(block: list[ir.Stmt], node: int) -> list[ir.Stmt]:
     """The statements that follow a node's own in the innermost block around it."""
     at = max((at for at, each in enumerate(block) if each.node <= node), default=-1)
