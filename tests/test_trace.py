@@ -72,7 +72,7 @@ def test_why_a_place_does_not_run(
     ],
 )  # fmt: skip
 def test_why_a_rule_is_silent(capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str) -> None:
-    out = traced(capsys, FIXTURES / file, function, words)
+    out = traced(capsys, FIXTURES / file, function, words, str(FIXTURES / file))
     assert any(line.startswith(reason) for line in out), out
     assert not any(line.startswith("TML") and " does not report it: " not in line for line in out)
 
@@ -89,7 +89,8 @@ def test_what_a_finding_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "hits += ")
+    file = FIXTURES / "TML201" / "evaluate_function.py"
+    out = traced(capsys, file, "evaluate", "hits += ", str(file))
     assert "the graph of `model` (line 12) is cut by `.argmax()`" in out
     assert "none: no rule checks anything here" in out
 
