@@ -6,7 +6,9 @@ Of what only some runs evaluate (a branch, the right side of ``and``, a body tha
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.walk import FIELDS
@@ -52,7 +54,7 @@ def evaluated(block: list[ir.Stmt]) -> list[tuple[ir.Expr, bool]]:
 
 def behind(block: list[ir.Stmt], node: int) -> list[ir.Stmt]:
     """The statements that follow a node's own in the innermost block around it."""
-    at = max((at for at, each in enumerate(block) if each.node <= node), default=-1)
+    at = bisect_right(block, node, key=attrgetter("node")) - 1
     if at < 0:
         return []
     own = block[at]
