@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,8 +39,21 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What measures time or memory runs after all others, so that at most one test is at work beside it."""
-    items.sort(key=lambda item: item.get_closest_marker("timed") is not None)
+    """The tests of a file about one fixture run in a row, in one process as a rule: they remember what the linter said of it. What
+    measures time or memory runs after all others, so that at most one test is at work beside it. Slow tests of files that are about
+    ``confirm`` and ``budget`` start warm children; of the others few start one."""
+    has_torch = find_spec("torch") is not None  # without it there are no children to warm up
+    first: dict[object, int] = {}
+    places = []
+    for number, item in enumerate(items):
+        command = re.match(r"test_(confirm|budget)_", item.path.name)
+        if command and has_torch and isinstance(item, pytest.Function) and item.get_closest_marker("slow"):
+            item.fixturenames.insert(0, f"warm_{command[1]}")
+        case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
+        name = getattr(case, "name", None)
+        about = item if name is None else (item.path, name)
+        places.append((item.get_closest_marker("timed") is not None, first.setdefault(about, number), number))
+    items[:] = [items[number] for *_, number in sorted(places)]
 
 
 THRESHOLD = gc.get_threshold()
@@ -112,12 +126,3 @@ def warm_budget() -> Iterator[None]:
     """The same of ``budget``, whose children need five seconds."""
     with warmed(RUNNERS):
         yield
-
-
-@pytest.fixture(autouse=True)
-def warm_children(request: pytest.FixtureRequest) -> None:
-    """In slow tests of files that are about these commands; of the others few start one. Without torch there are no children."""
-    if request.node.get_closest_marker("slow") is not None and find_spec("torch") is not None:
-        for command in ("confirm", "budget"):
-            if request.path.name.startswith(f"test_{command}_"):
-                request.getfixturevalue(f"warm_{command}")

@@ -25,6 +25,9 @@ from torchmemlint.analysis import Analysis
 from torchmemlint.findings import Confidence, Finding, Fix
 from torchmemlint.index import module_facts
 from torchmemlint.index.project import Project
+from torchmemlint.lower import quick
+from torchmemlint.lower.lowered import Lowered
+from torchmemlint.lower.regions import Region
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES, scorecard
@@ -139,6 +142,8 @@ REMEMBERED = 32
 """Answers: the tests of one case, which run in a row, ask for the same ones."""
 ANALYSED = 100
 """Files whose analysis is remembered for these answers."""
+LOWERED = 200
+"""Functions whose lowered form is: libcst's trees are large."""
 
 
 def _alarms(files: tuple[tuple[str, str], ...], code: str, confidence: str, target: str) -> list[Finding]:
@@ -167,6 +172,7 @@ def forget() -> None:
     _fixed.cache_clear()
     _analyses.clear()
     _facts.cache_clear()
+    _lowered.clear()
 
 
 def fixed(texts: Texts) -> Texts:
@@ -201,14 +207,16 @@ def _starved(flow: Flow, site: Site) -> list[Backward]:
 
 _analyses: OrderedDict[object, tuple[Analysis, list[Guard]]] = OrderedDict()
 _facts = lru_cache(ANALYSED)(module_facts.module_facts)
+_lowered: OrderedDict[object, Lowered] = OrderedDict()
 
 
 @contextmanager
 def _analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
     """Each file is analysed once for the same code in all files and the same settings: where texts differ in a marker, or a suppression
     in its place, the same is found, of which the comments then suppress what they do. Fixes write between comments; they need
-    ``exactly`` the same texts. Gives a list that gets the guards of all files."""
-    analyze_module, put_below = analysis.analyze_module, Flow.under_no_grad
+    ``exactly`` the same texts. What stands at the same place with the same text is lowered once. Gives a list that gets the guards of
+    all files."""
+    analyze_module, put_below, lower = analysis.analyze_module, Flow.under_no_grad, quick.lower
     noted: list[Guard] = []
     of_one: list[Guard] = []
 
@@ -226,6 +234,13 @@ def _analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
         noted.extend(found[1])
         return found[0]
 
+    def lowered_once(region: Region) -> Lowered:
+        key = region.path, region.qualname, region.text, region.indented, *region.rows, *region.cut_columns.items()
+        found = _lowered[key] = _lowered.pop(key, None) or lower(region)
+        if len(_lowered) > LOWERED:
+            _lowered.popitem(last=False)
+        return found
+
     def noting(flow: Flow, site: Site, message: str, *call: str) -> Fix | None:
         fix = put_below(flow, site, message, *call)
         if fix is not None and call != ("set_grad_enabled",):
@@ -235,6 +250,7 @@ def _analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
     with (
         patch.object(analysis, "analyze_module", remembered),
         patch.object(module_facts, "module_facts", _facts),
+        patch.object(quick, "lower", lowered_once),
         patch.object(Flow, "under_no_grad", noting),
     ):
         yield noted

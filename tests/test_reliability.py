@@ -307,7 +307,8 @@ def test_another_file_beside_the_others_seldom_changes_what_a_case_is_made_of() 
 def test_generated_code_is_the_same_for_the_same_seed_and_mostly_parses() -> None:
     """A case of a record can be run again; and code that parses gets past the parser, which damaged code seldom does."""
     found = [programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 4) for number in range(3)]
-    assert found[1] == programs(random.Random(1), [FILES["train.py"], FILES["fit.py"]], 4)
+    for number in (0, 2):  # the other draws for twenty seconds
+        assert found[number] == programs(random.Random(number), [FILES["train.py"], FILES["fit.py"]], 4)
     texts = [text for several in found for text in several]
     assert len(set(texts)) > len(texts) / 2
     assert all("import torch" in text for text in texts)

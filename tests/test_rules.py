@@ -30,8 +30,8 @@ from gaps import (
 from torchmemlint.rules import ALL_RULES
 
 CASES = cases()
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name, scope="module")
-"""With this scope the tests of one case run in a row, and ask the linter once what they all want to know."""
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+"""The tests of one case run in a row (``conftest``), and ask the linter once what they all want to know."""
 
 
 def judge(case: Case, found: Iterable[Gap], kinds: set[str], paths: Iterable[str]) -> None:
@@ -54,7 +54,6 @@ def test_alarms_are_those_that_are_marked(case: Case) -> None:
     "case",
     [case for case in CASES if any(grades for text in case.texts.values() for *_, grades in graded(text))],
     ids=lambda case: case.name,
-    scope="module",
 )
 def test_cost_and_confidence_are_those_that_are_marked(case: Case) -> None:
     found = {
@@ -81,9 +80,7 @@ def test_no_two_findings_contradict_each_other(case: Case) -> None:
         assert not {one.span for one in found if one.code == code} & {one.span for one in found if one.code == other}
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case.name.startswith("TML2")], ids=lambda case: case.name, scope="module"
-)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name.startswith("TML2")], ids=lambda case: case.name)
 def test_no_guard_starves_a_backward(case: Case) -> None:
     assert [guard for guard in guards(case.texts) if guard.starved] == []
 
@@ -124,7 +121,7 @@ def test_examples_say_what_they_are_examples_of() -> None:
     judge(case, alarm_gaps(case.texts), {"missed", "false"}, case.texts)
 
 
-@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name, scope="module")
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
 def test_a_rule_alone_finds_what_it_finds_beside_the_others(case: Case) -> None:
     together: dict[str, set[tuple[str, int]]] = {}
     for one in alarms(case.texts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ def traced(capsys: pytest.CaptureFixture[str], path: Path, function: str, words:
     row = next(i for i in range(start, len(lines)) if words in lines[i]) + 1
     assert cli.main(["trace", f"{path}:{row}", *around]) == 0
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def alone(fixture: str, folder: Path) -> Path:
+    """A copy of a fixture with no other around it, which would all be read for its callers."""
+    return Path(shutil.copy(FIXTURES / fixture, folder))
 
 
 @pytest.mark.slow
@@ -71,15 +77,17 @@ def test_why_a_place_does_not_run(
         ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 does not report it: all parameters of the module are"),
     ],
 )  # fmt: skip
-def test_why_a_rule_is_silent(capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str) -> None:
-    out = traced(capsys, FIXTURES / file, function, words)
+def test_why_a_rule_is_silent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, file: str, function: str, words: str, reason: str
+) -> None:
+    out = traced(capsys, alone(file, tmp_path), function, words)
     assert any(line.startswith(reason) for line in out), out
     assert not any(line.startswith("TML") and " does not report it: " not in line for line in out)
 
 
-def test_what_a_finding_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_finding_rests_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The facts and their points are those of the table, and their sum is the probability that is printed."""
-    out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "out = model(x)")
+    out = traced(capsys, alone("TML201/evaluate_function.py", tmp_path), "evaluate", "out = model(x)")
     start = next(i for i, line in enumerate(out) if line.startswith("evidence for TML201 on line "))
     rows = [line for line in out[start + 1 :] if line and not line.startswith(("evidence", "note", "in `"))]
     points = [float(line.split()[0]) for line in rows if line[0] in "+-"]
@@ -88,8 +96,8 @@ def test_what_a_finding_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[start].endswith(f": {1 / (1 + math.exp(-sum(points))):.0%} not false")
 
 
-def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "hits += ")
+def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = traced(capsys, alone("TML201/evaluate_function.py", tmp_path), "evaluate", "hits += ")
     assert "the graph of `model` (line 12) is cut by `.argmax()`" in out
     assert "none: no rule checks anything here" in out
 

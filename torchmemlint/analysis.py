@@ -281,7 +281,7 @@ def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[Functi
     """The outermost functions of a file, and its own statements, that are worth a run: rules are asked of these alone."""
     trainers = training_names(project, path)
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
-    enough = frozenset[str]().union(*(m.RULE.root_words for m in checks))
+    enough = frozenset[str]().union(*[m.RULE.root_words for m in checks])
     seen: set[FunctionRef] = set()
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)

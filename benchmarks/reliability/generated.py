@@ -10,14 +10,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import hypothesmith
-import libcst
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-NODES = (
-    libcst.FunctionDef, libcst.For, libcst.While, libcst.With, libcst.Try, libcst.If, libcst.ClassDef, libcst.SimpleStatementLine,
-)  # fmt: skip
+NODES = ("FunctionDef", "For", "While", "With", "Try", "If", "ClassDef", "SimpleStatementLine")
+"""Kinds of statements, by libcst's names."""
 WORDS = (
     "", "a", "file.py", "TML101", "high", "error", "/", "..", "\u2028", "\ud800", "é" * 300, "file:///x", "file://%zz", "untitled:1", "1",
 )  # fmt: skip
@@ -43,7 +40,13 @@ def examples(strategy: SearchStrategy[str], number: int, count: int) -> list[str
 
 def programs(chance: random.Random, files: Sequence[str], count: int) -> list[str]:
     """Generated code: half of it alone, half inside of one of the ``files``, with names of that file in place of some of its own."""
-    strategy = hypothesmith.from_grammar() if chance.randrange(4) == 0 else hypothesmith.from_node(chance.choice(NODES))
+    import hypothesmith  # a second and a half, which tests that generate nothing need not wait for
+    import libcst
+
+    if chance.randrange(4) == 0:
+        strategy = hypothesmith.from_grammar()
+    else:
+        strategy = hypothesmith.from_node(getattr(libcst, chance.choice(NODES)))
     return [_placed(chance, text, chance.choice(files)) for text in examples(strategy, chance.randrange(2**32), count)]
 
 

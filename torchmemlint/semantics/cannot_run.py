@@ -10,7 +10,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.legacy import why_dead
 from torchmemlint.semantics.text import dotted, short
 from torchmemlint.semantics.unreached import is_left_over, is_unreached
-from torchmemlint.semantics.ways import parts_of, way_to
+from torchmemlint.semantics.ways import evaluated, parts_of, way_to
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -42,6 +42,7 @@ class Reason(NamedTuple):
     words: str
 
 
+MAY_RAISE = ir.Name | ir.Attr | ir.Call
 Place = tuple[FunctionRef, int]  # a node of the IR of an outermost function, or of a module
 
 
@@ -88,14 +89,38 @@ def _why_not_come_to(world: World, place: Place) -> Reason | None:
     found = world.function(ref)
     if found is None or ref.path.endswith(".ipynb") or world.project.modules[ref.path].recovered:
         return None  # statements may be missing, or run in another order
-    for expr, value in way_to(found[0].body, node):
-        known = _decided(world, ref, expr) if value is not None else None
-        if known is not None and known[0] is not value:
-            return _reason("by-a-constant", *known[1:])
-        for part in parts_of(expr) if value is None else ():
-            if reason := _why_raises(world, ref, found[0], part):
-                return reason
+    obstacles = world.memoize_of_function(_obstacles, ref)
+    for expr, value in way_to(found[0].body, node) if obstacles.raising or obstacles.decided else ():
+        if value is None:
+            reason = obstacles.raising.get(id(expr))
+        else:
+            comes_out, reason = obstacles.decided.get(id(expr), (value, None))
+            reason = None if comes_out is value else reason
+        if reason is not None:
+            return reason
     return None
+
+
+class _Obstacles(NamedTuple):
+    """By the ``id`` of an expression: why it raises whatever its names hold, or how a test comes out in every run, and why."""
+
+    raising: dict[int, Reason]
+    decided: dict[int, tuple[bool, Reason]]
+
+
+def _obstacles(world: World, ref: FunctionRef) -> _Obstacles:
+    """Found once for all places in a function: a long one has hundreds, each behind thousands of statements."""
+    obstacles = _Obstacles({}, {})
+    found = world.function(ref)
+    assert found is not None
+    function = found[0]
+    for expr, is_test in evaluated(function.body):
+        if is_test and (known := _decided(world, ref, expr)) is not None:
+            obstacles.decided[id(expr)] = known[0], _reason("by-a-constant", *known[1:])
+        for part in parts_of(expr):
+            if isinstance(part, MAY_RAISE) and (reason := _why_raises(world, ref, function, part)):
+                obstacles.raising.setdefault(id(expr), reason)
+    return obstacles
 
 
 def _decided(world: World, ref: FunctionRef, test: ir.Expr) -> tuple[bool, str, str] | None:
@@ -120,7 +145,7 @@ def _constant(world: World, ref: FunctionRef, text: str) -> str:
     return world.project.constant(ref.path, ref.qualname, text) if text and text.count(".") < 2 and "(" not in text else ""
 
 
-def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: object) -> Reason | None:
+def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY_RAISE) -> Reason | None:
     """Why evaluating an expression raises whatever its names hold."""
     project, (path, qualname, _) = world.project, ref
     match part:

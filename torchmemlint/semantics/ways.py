@@ -6,7 +6,9 @@ Of what only some runs evaluate (a branch, the right side of ``and``, a body tha
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.walk import FIELDS
@@ -40,9 +42,19 @@ def way_to(block: list[ir.Stmt], node: int) -> Iterator[Step]:
             yield from way_to(inner, node)
 
 
+def evaluated(block: list[ir.Stmt]) -> list[tuple[ir.Expr, bool]]:
+    """Every expression that is a step of some way through a block, and whether it is a test that leads to places."""
+    found = []
+    for statement in block:
+        found += [(expr, isinstance(statement, ir.If | ir.While)) for expr, _ in _header(statement)]
+        for inner, _ in _blocks(statement):
+            found += evaluated(inner)
+    return found
+
+
 def behind(block: list[ir.Stmt], node: int) -> list[ir.Stmt]:
     """The statements that follow a node's own in the innermost block around it."""
-    at = max((at for at, each in enumerate(block) if each.node <= node), default=-1)
+    at = bisect_right(block, node, key=attrgetter("node")) - 1
     if at < 0:
         return []
     own = block[at]

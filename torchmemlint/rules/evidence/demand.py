@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchmemlint.index.project import ClassRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
@@ -29,6 +29,7 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 
@@ -227,10 +228,15 @@ def is_unread(event: Graph, flow: Flow) -> bool:
     bound = NAMES.match(flow.lowered(site).statement(site.node)[1])
     if bound is None:
         return False
-    facts = flow.runs.world.facts(flow.record.root)
-    read = {text.partition(".")[0] for text in (*facts.reads, *(call.callee for call in facts.calls))}
-    read |= {arg.name.partition(".")[0] for call in facts.calls for arg in call.args}
+    read = flow.runs.world.memoize(names_read, flow.record.root)
     return read.isdisjoint(name.strip(" ()*") for name in bound[1].split(","))
+
+
+def names_read(world: World, ref: FunctionRef) -> frozenset[str]:
+    """The names that a function reads, in calls and elsewhere."""
+    facts = world.facts(ref)
+    read = {text.partition(".")[0] for text in (*facts.reads, *(call.callee for call in facts.calls))}
+    return frozenset(read | {arg.name.partition(".")[0] for call in facts.calls for arg in call.args})
 
 
 NAMES = re.compile(r"([\w\s,()*]+?)\s*=[^=]")

@@ -56,8 +56,12 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
 def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
     """Whether what is called is a tokenizer or processor, by an argument that says in which arrays it gives its ids: no model takes
     one. The call is that of the function in which it stands."""
-    ref = flow.frame(event.site).ref
-    return any(call.callee == event.what and ARRAYS.intersection(call.keywords) for call in flow.runs.world.facts(ref).calls)
+    return event.what in flow.runs.world.memoize(asked_for_arrays, flow.frame(event.site).ref)
+
+
+def asked_for_arrays(world: World, ref: FunctionRef) -> frozenset[str]:
+    """What a function calls with such an argument."""
+    return frozenset(call.callee for call in world.facts(ref).calls if ARRAYS.intersection(call.keywords))
 
 
 ARRAYS = TORCH.words["chooses-arrays"]
