@@ -55,7 +55,7 @@ def no_tensor(what: str) -> Fact:
 
 def moved_by_the_step(step: str) -> Fact:
     """A framework hands on what a step gives that is not visible."""
-    return Fact("callee-not-visible", unless=f"the module's `{step}` moves its result to the host", known_by=Known.ASSUMED)
+    return Fact("step-not-visible", unless=f"the module's `{step}` moves its result to the host", known_by=Known.ASSUMED)
 
 
 def always_given(parameter: str) -> Fact:
