@@ -21,20 +21,18 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """``pytest`` alone runs the fast tests, in two processes. Who names files, tests, a word or a marker, or asks for those that failed,
-    gets what is asked for, as pytest does it. The two processes come here too, with the same command line."""
+    """``pytest`` alone runs the fast tests, in two processes; with words (``-k``) those that have them, fast and slow, in two as well. Who
+    names files, tests or a marker, or asks for those that failed, gets what is asked for, as pytest does it. The two processes come
+    here too, with the same command line."""
     option = config.option
     named = config.args_source not in (pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.INVOCATION_DIR)
-    if (
-        named
-        or option.markexpr
-        or option.keyword
-        or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise"))
-    ):
+    if named or option.markexpr or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise")):
         return
-    option.markexpr = "not slow"
+    if not option.keyword:
+        option.markexpr = "not slow"
     is_one = "PYTEST_XDIST_WORKER" in os.environ
-    if not is_one and getattr(option, "numprocesses", 0) is None and not option.usepdb and not option.collectonly:
+    is_watched = option.usepdb or option.collectonly or option.capture == "no"
+    if not is_one and getattr(option, "numprocesses", 0) is None and not is_watched:
         option.numprocesses = 2
 
 

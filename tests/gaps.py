@@ -236,7 +236,7 @@ def _analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
 
     def lowered_once(region: Region) -> Lowered:
         key = region.path, region.qualname, region.text, region.indented, *region.rows, *region.cut_columns.items()
-        found = _lowered[key] = _lowered.pop(key, None) or lower(region)
+        found = _lowered[key] = _lowered.pop(key) if key in _lowered else lower(region)
         if len(_lowered) > LOWERED:
             _lowered.popitem(last=False)
         return found

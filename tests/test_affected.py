@@ -87,7 +87,8 @@ Source = pytest.Config.ArgsSource
         (Source.TESTPATHS, {"numprocesses": 4}, False, "not slow", 4),
         (Source.TESTPATHS, {"usepdb": True}, False, "not slow", None),
         (Source.TESTPATHS, {"markexpr": "slow"}, False, "slow", None),
-        (Source.TESTPATHS, {"keyword": "TML201"}, False, "", None),
+        (Source.TESTPATHS, {"capture": "no"}, False, "not slow", None),  # xdist would show nothing
+        (Source.TESTPATHS, {"keyword": "TML201"}, False, "", 2),
         (Source.TESTPATHS, {"lf": True}, False, "", None),
         (Source.ARGS, {}, False, "", None),
     ],
@@ -98,7 +99,7 @@ def test_pytest_alone_runs_the_fast_tests(
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     if worker:
         monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    plain = {"markexpr": "", "keyword": "", "numprocesses": None, "usepdb": False, "collectonly": False, "lf": False}
-    option = SimpleNamespace(**{**plain, **given})
+    plain = {"markexpr": "", "keyword": "", "numprocesses": None, "usepdb": False, "capture": "fd", "collectonly": False}
+    option = SimpleNamespace(**{**plain, "lf": False, **given})
     conftest.pytest_cmdline_main(SimpleNamespace(option=option, args_source=source))  # type: ignore[arg-type]
     assert (option.markexpr, option.numprocesses) == (markers, processes)

@@ -696,7 +696,7 @@ def _watches_gradients(world: World, key: tuple[FunctionRef, bool]) -> bool:
 
 def imports_of_torch(world: World, path: str) -> tuple[tuple[int, bool, str], ...]:
     """Where a file imports torch: the row, whether it is indented, and the name."""
-    lines = [(row, line) for row, line in enumerate(world.lines(path), 1) if "torch" in line]
+    lines = [(row, line) for row, line in enumerate(world.lines(path), 1) if "import " in line]
     return tuple((row, line[:1].isspace(), name) for row, line in lines for name, target in imported(line) if target == "torch")
 
 
