@@ -93,7 +93,7 @@ def test_a_hidden_assumption_hides_whatever_else_is_known() -> None:
 
 
 def test_levels_by_probability() -> None:
-    levels = [confidence_of(chance) for chance in (0.80, 0.79, 0.54, 0.53)]
+    levels = [confidence_of(chance) for chance in (0.80, 0.79, 0.50, 0.49)]
     assert levels == [Confidence.HIGH, Confidence.MEDIUM, Confidence.MEDIUM, Confidence.LOW]
 
 

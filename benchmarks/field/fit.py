@@ -144,16 +144,20 @@ def log_loss(wanted: np.ndarray, chance: np.ndarray) -> float:
 
 
 def kept_facts(data: Sequence[Line], signs: Mapping[str, int]) -> Fitted:
-    """The fit with those facts alone that say something: what is under ``SMALL`` goes, one at a time, the smallest first."""
+    """The fit with what says something: facts under ``SMALL`` and rules that are within their own error of all others go, one at a time,
+    the smallest first."""
     rows = [(line["code"], known(line)) for line in data]
     wanted = np.array([outcome(line) for line in data])
     names = columns(rows, signs)
     while True:
         fitted = fit(matrix(rows, names), wanted, names, signs)
-        facts = [(abs(fitted[name]), name) for name in names if name in signs]
-        if not facts or min(facts)[0] >= SMALL:
+        sizes = zip(names, np.abs(fitted.points), fitted.errors, strict=True)
+        spoken = [
+            (size / (SMALL if name in signs else error), name) for name, size, error in sizes if name not in ("rule", SURVIVOR)
+        ]
+        if not spoken or min(spoken)[0] >= 1:
             return fitted
-        names = [name for name in names if name != min(facts)[1]]
+        names = [name for name in names if name != min(spoken)[1]]
 
 
 def without_each_sample(data: Sequence[Line], signs: Mapping[str, int]) -> dict[str, float]:
