@@ -64,10 +64,8 @@ def header(linked: Linked, ref: FunctionRef) -> Header:
 
 
 MAIN = "main"
-GIVE_ITSELF = tuple(f".{TORCH.names[mode]}()" for mode in ("evaluates", "trains"))
-"""Calls of a module's methods that give the module itself."""
 MADE_BY = re.compile(rf"\.({'|'.join(sorted(TORCH.words['gives-itself']))})\(\)$")
-"""As ``GIVE_ITSELF``, at the end of what a name is bound to, also those that tensors have."""
+"""A call of a module's method that gives the module itself."""
 MAX_INSIDE = 400
 """Functions inside a class that are looked at for what they show about its attributes. Each method asks for it, of all
 others."""
@@ -94,7 +92,7 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
             if call.args and "(" not in callee:
                 gathered.setdefault(callee, set()).add("()")
             receiver, _, method = callee.rpartition(".")
-            while receiver.endswith(GIVE_ITSELF):  # `net.eval().requires_grad_(False)`
+            while receiver.endswith("()") and MADE_BY.search(receiver):  # `net.to(device).eval()`
                 receiver = receiver.rpartition(".")[0]
             if receiver and (same or receiver.startswith("self.")):
                 gathered.setdefault(receiver, set()).add(method)
