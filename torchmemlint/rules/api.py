@@ -98,6 +98,8 @@ class Flow:
     """The root's own calls of what may be a module, and which of them are, or may be, demanded (``inference_with_grad``)."""
     weighed: list[tuple[Finding, tuple[Fact, ...]]] = field(default_factory=list)
     """What each finding of this run rests on, for ``trace``."""
+    proofs: dict[tuple[tuple[int, int], str], tuple[Fact, ...]] | None = None
+    """By what a fix of some rows, for a call of one text, is proved safe, or is not (``gradmode.proof``)."""
     _own: dict[int, bool] = field(default_factory=dict)
     _inside: dict[tuple[int, int], list[Graph]] | None = None
 

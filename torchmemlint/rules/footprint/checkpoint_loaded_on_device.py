@@ -66,7 +66,9 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. Unsafe: other tensors that the program reads from the dict are then on the host. There is no fix
+Adds `map_location="cpu"`. Safe where every use of what is loaded is visible, and either restores the state of a network or an
+optimizer, or makes a number or text of a part: `load_state_dict` copies each tensor to the device of its parameter. Otherwise unsafe:
+other tensors that the program reads from the dict are then on the host. There is no fix
 
 - if the project's own `load_state_dict` keeps the tensors, or other code computes with them or keeps one;
 - for a dict that stays referenced: `del` it after `load_state_dict()`.
@@ -102,7 +104,9 @@ from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
 from torchmemlint.semantics.cannot_run import LEFT_OVER
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
-from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
+from torchmemlint.semantics.kinds import looks_like_module
+from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise, used_otherwise
+from torchmemlint.semantics.origins import files_with
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
@@ -603,7 +607,38 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
     other = taken_otherwise(world, ref, event.site.node)
     if other:
         return NoFix(other)
-    return flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
+    fix = flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
+    is_proved = (
+        fix is not None and all(copies(use, flow) for use in restored.uses) and not used_otherwise(world, ref, event.site.node)
+    )
+    if (
+        fix is None
+        or not is_proved
+        or any(world.project.says(word) or world.methods_named(word) for word in sorted(RESTORES_OTHERWISE))
+    ):
+        return fix
+    return replace(fix, safety=Safety.SAFE, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
+
+
+RESTORES_OTHERWISE = TORCH.words["restores-otherwise"]
+ALL_COPIED = "every use of what is loaded is visible, and restores a state of it or makes a number of a part"
+COPIES = "`load_state_dict` copies each tensor to the device of its parameter"
+
+
+def copies(use: CallEffect, flow: Flow) -> bool:
+    """Whether what restores a state is a network, or an optimizer, for sure, and copies the tensors that it is given."""
+    if use.more or any(name == TORCH.names["assigns-tensors"] for name, _ in use.args):
+        return False
+    world, ref, receiver = flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0]
+    project = world.project
+    near = files_with(world, ref.path)
+    if any(method.path in near for method in world.methods_named(TORCH.names["restores"])):
+        return False
+    cls = project.class_of(ref.path, ref.qualname, receiver)
+    if isinstance(cls, ClassRef):
+        return bool(world.is_module_class(cls))
+    known = use.on == {Kind.MODULE} or looks_like_module(world.evidence(ref).get(receiver, frozenset()))
+    return known or is_of_optimizer(use, flow)
 
 
 def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:

@@ -15,6 +15,7 @@ from torchmemlint.rules.api import Flow, NoFix, short
 from torchmemlint.rules.evidence.kept_attributes import reads_of_kept, trains_where_it_is_known, where_it_is_known
 from torchmemlint.rules.evidence.module_evidence import BACKWARD
 from torchmemlint.rules.gradmode.judgement import Verdict, judge
+from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
@@ -36,7 +37,8 @@ def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: st
     if flow.guards > MAX_GUARDS:
         return NoFix("the function has too many such statements to follow each")
     why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, root, frozenset((site.node,)), True)
-    return NoFix(why) if why else flow.under_no_grad(site, message, call)
+    fix = NoFix(why) if why else flow.under_no_grad(site, message, call)
+    return with_proof(fix, event, flow, site) if isinstance(fix, Fix) else fix
 
 
 def why_not_function(event: Graph, flow: Flow) -> str:

@@ -92,7 +92,17 @@ Adds
 - `with torch.set_grad_enabled(…):` around a forward that another phase of the function trains, with the condition of that
   phase (`optimizer is not None`).
 
-Unsafe: a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
+Safe where it is proved that no result changes; `full` output and JSON name the proof:
+
+- every use of all that the statement or function computes is visible, and none back-propagates: in no phase, and in no caller;
+- nothing that runs there works on gradients or goes by grad mode: no function, no network that may run, no hook. Networks keep
+  nothing of what they compute, are of visible classes or of known libraries, and have no layer that computes otherwise without a
+  graph (`nn.TransformerEncoder` leaves zeros where its mask is; measured). Autocast keeps no weights for a training step;
+- the code is part of a program: no other code can use it.
+
+Torch may choose another kernel where no graph is recorded, so that last bits of a result can differ on some devices.
+
+Otherwise unsafe: a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
 
 - if a backward may go through the result on any path, in any phase, in a caller, or through an attribute;
 - if code reads what the module keeps of its forward;
@@ -142,6 +152,7 @@ from torchmemlint.rules.gradmode.judgement import (
     meeting,
     when,
 )
+from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.semantics import purpose
@@ -456,6 +467,7 @@ def calls_with_grad(fate: Fate, flow: Flow) -> list[FlowStep]:
     return list(dict.fromkeys(steps))
 
 
+FOR_STATEMENT = "Disable grad mode for the statement"
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 """What these make is trained elsewhere, and may be attached to a graph: only the statement is guarded."""
 
@@ -477,9 +489,16 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     if root.qualname == MODULE or makes or trains or record.assumptions or apart:
         if not flow.own(event.site):
             return None
-        return guard_statement(event, flow, event.site, "Disable grad mode for the statement")
+        return guard_statement(event, flow, event.site, FOR_STATEMENT)
     why = why_not_function(event, flow)
-    return NoFix(why) if why else decorate(event, flow)
+    if why:
+        return NoFix(why)
+    fix = decorate(event, flow)
+    if fix is None or not flow.own(event.site):
+        return fix
+    fix = with_proof(fix, event, flow)
+    around = guard_statement(event, flow, event.site, FOR_STATEMENT) if fix.safety is not Safety.SAFE else None
+    return around if isinstance(around, Fix) and around.safety is Safety.SAFE else fix
 
 
 def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
