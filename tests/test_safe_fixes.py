@@ -446,3 +446,19 @@ TAKEN = {
 def test_a_checkpoint_of_which_something_is_taken_stays_where_it_is(tmp_path: Path, name: str) -> None:
     for one in findings(tmp_path, TAKEN[name], "TML506"):
         assert one.fix is None or one.fix.safety is not Safety.SAFE
+
+
+PLACED = changed(
+    ("def resume(path):", "def resume(path, device):"),
+    ("torch.load(path)", "torch.load(path, map_location=device)"),
+    ("Net().cuda()", "Net().to(device)"),
+    ('    resume("last.pt")', '    resume("last.pt", torch.device("cuda"))'),
+    text=RESUMED,
+)
+
+
+def test_a_place_that_is_given_is_replaced(tmp_path: Path) -> None:
+    (one,) = findings(tmp_path, PLACED, "TML506")
+    assert one.fix is not None
+    assert one.fix.safety is Safety.SAFE
+    assert [edit.content for edit in one.fix.edits] == ['"cpu"']

@@ -66,12 +66,10 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. Safe where every use of what is loaded is visible, and either restores the state of a network or an
+Adds `map_location="cpu"`, or puts it in the place of another. Safe where every use of what is loaded is visible, and either restores the state of a network or an
 optimizer, or makes a number or text of a part: `load_state_dict` copies each tensor to the device of its parameter. Otherwise unsafe:
-other tensors that the program reads from the dict are then on the host. There is no fix
-
-- if the project's own `load_state_dict` keeps the tensors, or other code computes with them or keeps one;
-- for a dict that stays referenced: `del` it after `load_state_dict()`.
+other tensors that the program reads from the dict are then on the host. There is no fix if the project's own `load_state_dict` keeps the
+tensors, or if other code computes with them or keeps one.
 
 ## When to ignore
 The file was saved from the CPU, or is small compared with the free memory. Many programs load a checkpoint once before they
@@ -223,7 +221,7 @@ def read_in_part(event: CallEffect, flow: Flow) -> Draft | Fact:
             label="no `map_location`",
             cost=f"what the file holds under {' and '.join(f'`{key}`' for key in sorted(unread))} on the device, until the dict is dropped",
             help='load on the host, `map_location="cpu"`, and drop the dict when it has been read',
-            fix=NoFix(other) if other else flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE),
+            fix=NoFix(other) if other else flow.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE),
         ),
         handler=event.site.handler,
     )
@@ -407,6 +405,7 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
                 cost=cost,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=restored.steps,
+                fix=on_host(event, restored, flow),
             ),
             handler=event.site.handler,
             cause=restored_by(restored),
@@ -476,6 +475,7 @@ def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
             cost=cost,
             help="load on the host: `load_state_dict` copies each tensor to its parameter; or onto the device of the process",
             flow=restored.steps,
+            fix=on_host(event, restored, flow),
         ),
         handler=event.site.handler,
         cause=restored_by(restored),
@@ -607,7 +607,11 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
     other = taken_otherwise(world, ref, event.site.node)
     if other:
         return NoFix(other)
-    fix = flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
+    given = next((node for name, node in event.nodes if name in PLACES), -1)
+    if given >= 0:
+        fix: Fix | None = flow.replace(event.site, given, '"cpu"', FOR_HOST, Safety.UNSAFE)
+    else:
+        fix = flow.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE)
     is_proved = (
         fix is not None and all(copies(use, flow) for use in restored.uses) and not used_otherwise(world, ref, event.site.node)
     )
@@ -620,6 +624,7 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
     return replace(fix, safety=Safety.SAFE, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
 
 
+FOR_HOST = "Load on the host"
 RESTORES_OTHERWISE = TORCH.words["restores-otherwise"]
 ALL_COPIED = "every use of what is loaded is visible, and restores a state of it or makes a number of a part"
 COPIES = "`load_state_dict` copies each tensor to the device of its parameter"
