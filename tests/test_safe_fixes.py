@@ -462,3 +462,109 @@ def test_a_place_that_is_given_is_replaced(tmp_path: Path) -> None:
     assert one.fix is not None
     assert one.fix.safety is Safety.SAFE
     assert [edit.content for edit in one.fix.edits] == ['"cpu"']
+
+
+# --- stored values ----------------------------------------------------------------------------------------------------
+
+STORED = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def train(loader):
+    model = nn.Linear(640, 10).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for x, y in loader:
+        loss = F.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss)
+    print(torch.stack(losses).mean().item())
+
+
+if __name__ == "__main__":
+    train([])
+"""
+PRINTED = "    print(torch.stack(losses).mean().item())\n"
+READ = {
+    "a mean": STORED,
+    "a sum that is formatted": changed((PRINTED, '    print(f"{sum(losses) / len(losses):.3f}")\n'), text=STORED),
+    "an array": changed((PRINTED, "    print(torch.stack(losses).detach().cpu().numpy().mean())\n"), text=STORED),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_stored_value_of_which_every_read_is_a_number_is_detached_safely(tmp_path: Path, name: str) -> None:
+    (one,) = findings(tmp_path, READ[name], "TML102")
+    assert one.fix is not None
+    assert one.fix.safety is Safety.SAFE
+    assert one.fix.proof == (("every read of `losses` is visible, and ends in a number or a text", "resolved"),)
+
+
+KEPT = {
+    "it is returned": changed((PRINTED, "    return losses\n"), text=STORED),
+    "it is back-propagated on a branch": changed(
+        (PRINTED, PRINTED + "    if loader:\n        torch.stack(losses).sum().backward()\n"), text=STORED
+    ),
+    "one of it is back-propagated": changed((PRINTED, PRINTED + "    losses[-1].backward()\n"), text=STORED),
+    "it is given to what is not visible": changed(
+        (PRINTED, PRINTED + "    plot(losses)\n"),
+        ("from torch import nn\n", "from torch import nn\nfrom ours import plot\n"),
+        text=STORED,
+    ),
+    "an attribute keeps it": changed((PRINTED, PRINTED + "    model.losses = losses\n"), text=STORED),
+    "a closure keeps it": changed((PRINTED, PRINTED + "    return lambda: losses\n"), text=STORED),
+    "its graph is read": changed((PRINTED, PRINTED + "    print(losses[0].grad_fn)\n"), text=STORED),
+    "a flag is read": changed((PRINTED, PRINTED + "    print(losses[0].requires_grad)\n"), text=STORED),
+    "a gradient is taken of it": changed(
+        (PRINTED, PRINTED + "    print(torch.autograd.grad(losses[0], model.weight))\n"), text=STORED
+    ),
+    "it goes into another list": changed(
+        (PRINTED, PRINTED + "    both = [losses, losses]\n    both[0][0].backward()\n"), text=STORED
+    ),
+    "it goes into the next loss": changed(
+        ("model(x.cuda()), y.cuda())\n", "model(x.cuda()), y.cuda()) + sum(losses[-1:])\n"), text=STORED
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_stored_value_that_may_be_needed_is_not(tmp_path: Path, name: str) -> None:
+    for one in findings(tmp_path, KEPT[name], "TML102"):
+        assert one.fix is None or one.fix.safety is not Safety.SAFE
+
+
+TOTAL = changed(
+    ("    losses = []\n", "    total = 0.0\n"),
+    ("        losses.append(loss)\n", "        total += loss\n"),
+    (PRINTED, '    print(f"{total / len(loader):.3f}")\n'),
+    text=STORED,
+)
+SUMMED = '    print(f"{total / len(loader):.3f}")\n'
+
+
+def test_a_total_that_is_only_read_is_detached_safely(tmp_path: Path) -> None:
+    (one,) = findings(tmp_path, TOTAL, "TML101")
+    assert one.fix is not None
+    assert one.fix.safety is Safety.SAFE
+    assert one.fix.proof
+
+
+WANTED = {
+    "it is returned": changed((SUMMED, "    return total\n"), text=TOTAL),
+    "it is back-propagated on a branch": changed((SUMMED, SUMMED + "    if loader:\n        total.backward()\n"), text=TOTAL),
+    "it goes into a list that others have": changed(
+        (SUMMED, SUMMED + "    history.append(total)\n"), ("def train(loader)", "def train(loader, history)"), text=TOTAL
+    ),
+    "an attribute keeps it": changed((SUMMED, SUMMED + "    model.total = total\n"), text=TOTAL),
+    "it is given": changed(("    total = 0.0\n", ""), ("def train(loader)", "def train(loader, total)"), text=TOTAL),
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_total_that_may_be_needed_is_not(tmp_path: Path, name: str) -> None:
+    for one in findings(tmp_path, WANTED[name], "TML101"):
+        assert one.fix is None or one.fix.safety is not Safety.SAFE

@@ -109,6 +109,31 @@ class GradNeeds(FunctionTracker):
         return absolute is not None and absolute.partition(".")[0] in LIBRARIES
 
 
+class StoredNeeds(GradNeeds):
+    """Follows what is stored at one place from there on: its container, and not the name that it was stored by."""
+
+    def __init__(self, world: World, ref: FunctionRef, node: int) -> None:
+        super().__init__(world, ref, lambda call: False)
+        self.node = node
+
+    def kept(self, text: str) -> None:
+        self.attributes.add(text)
+
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        return super().gives(expr, state) or getattr(expr, "node", -1) == self.node
+
+
+@bounded(TOO_MUCH)
+def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
+    """What may need the graph of a stored expression, on any path of the function: a backward, an attribute, a caller; "" for nothing."""
+    found = world.function(world.outermost(ref))
+    if found is None:
+        return "it cannot be read"
+    tracked = StoredNeeds(world, ref, node)
+    tracked.run(found[0].body)
+    return tracked.trained or next(iter(sorted(tracked.attributes)), "") or ("return" if tracked.leaves else "")
+
+
 @bounded(TOO_MUCH)
 def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
     """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
