@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from torchmemlint import check_paths
 from torchmemlint.findings import Finding, Safety
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.run import fix_source
+from torchmemlint.source.file import source_from_text
 
 PROGRAM = """
 import torch
@@ -568,3 +572,100 @@ WANTED = {
 def test_a_total_that_may_be_needed_is_not(tmp_path: Path, name: str) -> None:
     for one in findings(tmp_path, WANTED[name], "TML101"):
         assert one.fix is None or one.fix.safety is not Safety.SAFE
+
+
+# --- why there is no fix, and fixes for what had none -------------------------------------------------------------------
+
+TEACHER = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Conv2d(3, 640, 3)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+def report(values, guess, loss):
+    values.append(guess.detach())
+    loss.sum().backward()
+
+
+def train(net, teacher, loader, optimizer):
+    teacher.eval()
+    values = []
+    for x in loader:
+        guess = teacher(x.cuda()).mean()
+        report(values, guess, net(x.cuda()))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def main():
+    net = Net().cuda()
+    optimizer = torch.optim.Adam(net.parameters())
+    train(net, Net().cuda(), [], optimizer)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_helper_that_back_propagates_something_else_is_no_reason(tmp_path: Path) -> None:
+    (one,) = findings(tmp_path, TEACHER, "TML203")
+    assert one.fix is not None
+    assert "may go through it" not in one.help
+
+
+def test_a_helper_that_back_propagates_it_is(tmp_path: Path) -> None:
+    text = changed(
+        ("    loss.sum().backward()\n", "    if values:\n        guess.backward()\n    loss.sum().backward()\n"), text=TEACHER
+    )
+    for one in findings(tmp_path, text, "TML203"):
+        assert one.fix is None
+
+
+def test_a_statement_of_several_rows_is_guarded(tmp_path: Path) -> None:
+    text = changed(
+        (
+            "        guess = teacher(x.cuda()).mean()\n",
+            "        guess = teacher(\n            x.cuda(),  # an image\n        ).mean()\n",
+        ),
+        text=TEACHER,
+    )
+    (one,) = findings(tmp_path, text, "TML203")
+    assert one.fix is not None
+    assert (
+        fixed(tmp_path, text).count(
+            "            guess = teacher(\n                x.cuda(),  # an image\n            ).mean()\n"
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize("string", ['"""\\na"""', '"a\\\\\\n"'])
+def test_rows_inside_a_string_stay_where_they_are(tmp_path: Path, string: str) -> None:
+    text = changed(
+        (
+            "        guess = teacher(x.cuda()).mean()\n",
+            f"        guess = teacher(x.cuda(), {string}).mean()\n".replace("\\n", "\n"),
+        ),
+        ("def forward(self, x)", "def forward(self, x, name)"),
+        text=TEACHER,
+    )
+    for one in findings(tmp_path, text, "TML203"):
+        assert one.fix is None
+
+
+def fixed(tmp_path: Path, text: str) -> str:
+    """The program after all fixes."""
+    outcome = fix_source(
+        source_from_text("program.py", text),
+        replace(Configuration(CommandLine(isolated=True)).default, unsafe_fixes=True, notes=True),
+    )
+    return outcome.after["program.py"]

@@ -88,7 +88,8 @@ def predict(model, loader):
 Adds
 
 - `@torch.no_grad()` above the function, if nothing in it trains;
-- else `with torch.no_grad():` around the statement, if it is alone on one line. Adjacent statements share one `with`;
+- else, or where that alone is proved safe, `with torch.no_grad():` around the statement, if it shares its lines with no other. Adjacent
+  statements share one `with`;
 - `with torch.set_grad_enabled(…):` around a forward that another phase of the function trains, with the condition of that
   phase (`optimizer is not None`).
 
@@ -126,7 +127,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.findings import Fix, FlowStep, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
@@ -143,7 +144,7 @@ from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.evidence.standing import comes_out, twins
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
+from torchmemlint.rules.gradmode.fixes import above_function, guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import (
     Verdict,
     is_constant,
@@ -487,9 +488,7 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     trains = any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(root))
     makes = root.qualname.rpartition(".")[2] in CONSTRUCTORS
     if root.qualname == MODULE or makes or trains or record.assumptions or apart:
-        if not flow.own(event.site):
-            return None
-        return guard_statement(event, flow, event.site, FOR_STATEMENT)
+        return guard_statement(event, flow, flow.own_site(event.site), FOR_STATEMENT)
     why = why_not_function(event, flow)
     if why:
         return NoFix(why)
@@ -525,15 +524,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
         return None  # a closure that is called here or is a hook, or a lambda, above which no decorator can stand
     if facts.is_async or world.facts(root).names & {TORCH.names["switches-grad-on"], TORCH.names["sets-grad-mode"]}:
         return None
-    torch_name, needed = flow.torch_name(root.path, facts.first_row)
-    if torch_name is None:
-        return None
-    line = world.lines_around(root)[facts.row - 1]
-    indent = line[: len(line) - len(line.lstrip())]
-    newline = line[len(line.rstrip("\r\n")) :] or "\n"
-    start = Position(facts.row, len(indent) + 1)
-    text = f"@{torch_name}.no_grad(){newline}{indent}"
-    return Fix("Disable grad mode for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+    return above_function(inside, flow, "no_grad()", "Disable grad mode for the function")
 
 
 def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
