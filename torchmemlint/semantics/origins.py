@@ -24,6 +24,7 @@ KNOWN_PACKAGES = (
 )
 """Packages of which a table says what their calls do."""
 LOOKS_UP = TORCH.words["calls-by-name"] | {"globals", "vars"}
+TAKES_BY_TEXT = TORCH.words["takes-by-text"]
 RETURNS = re.compile(r"\breturn\b")
 SAME = TORCH.words["gives-itself"]
 """Methods of modules that give the module back."""
@@ -159,5 +160,5 @@ def looks_up(world: World, path: str) -> bool:
     calls = [call for facts in world.project.module(path).functions for call in facts.calls]
     if any(call.callee in LOOKS_UP or "__dict__[" in call.callee for call in calls):
         return True
-    found = [call for call in calls if call.callee == "getattr" and len(call.args) > 1 and not call.args[1].const]
+    found = [call for call in calls if call.callee in TAKES_BY_TEXT and len(call.args) > 1 and not call.args[1].const]
     return any(not call.args[0].name or call.args[0].name.partition(".")[0].partition("[")[0] in imported for call in found)

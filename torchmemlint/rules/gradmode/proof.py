@@ -21,7 +21,7 @@ MAX_GRAPHS = 200
 """Graphs of a function whose uses are looked at before a fix of all of it."""
 WHOLE = (0, 0)
 BACKWARD = TORCH.words["back-propagates"]
-TORCH_ITSELF = "torch"
+TORCH_ITSELF = TORCH.names["module"].partition(".")[0]
 AUTOCAST = TORCH.words["casts-automatically"]
 USES = "every use of what is computed there is visible, and none back-propagates"
 BLIND = "nothing that runs there, and no network, goes by grad mode or works on gradients"
