@@ -41,7 +41,7 @@ from torchmemlint.suppress.together import ALSO
 
 ROOT = Path(__file__).parent.parent / "fixtures"
 KNOWN = Path(__file__).parent / "known_gaps.txt"
-GRADE = "note|warning|error|low|medium|high"
+GRADE = "note|warning|error|low|medium|high|safe|unsafe"
 MARKER = re.compile(rf"  # expect: (TML\d{{3}}(?: (?:{GRADE}))*(?:, TML\d{{3}}(?: (?:{GRADE}))*)*)$", re.MULTILINE)
 """The codes that are expected in a row, each with its severity and its confidence where these are to be checked."""
 COMMENT = re.compile(MARKER.pattern.replace("expect", "(?:expect|noqa)", 1), re.MULTILINE)
@@ -121,7 +121,7 @@ def marks(text: str) -> set[tuple[int, str]]:
 
 
 def graded(text: str) -> list[tuple[int, str, list[str]]]:
-    """Row, code and grades (severity, confidence) of every alarm that a text asks for."""
+    """Row, code and grades (severity, confidence, whether its fix is safe) of every alarm that a text asks for."""
     out = []
     for row, line in enumerate(text.splitlines(), 1):
         if marker := MARKER.search(line):

@@ -91,6 +91,41 @@ def test_unfixable_and_fixable(lint, project: Path) -> None:  # type: ignore[no-
     assert lint("--unfixable", "TML7")[0] == 2
 
 
+def test_a_team_says_once_which_fixes_it_takes_for_safe(lint, project: Path) -> None:  # type: ignore[no-untyped-def]
+    settings = project / "torchmemlint.toml"
+    settings.write_text('extend-safe-fixes = ["TML2"]\nextend-unsafe-fixes = ["graph-attached-running-total"]\n')
+    fixes = {one["code"]: one["fix"]["applicability"] for one in json.loads(lint("--output-format=json")[1])}
+    assert fixes == {"TML101": "unsafe", "TML201": "safe"}
+    assert lint("--fix")[1].endswith("[*] 1 fixable with `--fix --unsafe-fixes`.\n")
+    assert (project / "a.py").read_text() == TRAIN
+    assert "no_grad" in (project / "b.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "safe"),
+    [
+        (["--extend-safe-fixes", "ALL"], True),
+        (["--extend-safe-fixes", "ALL", "--extend-unsafe-fixes", "TML2"], False),
+        (["--extend-safe-fixes", "TML201", "--extend-unsafe-fixes", "TML2"], True),
+        (["--extend-safe-fixes", "TML201", "--extend-unsafe-fixes", "inference-with-grad"], False),
+        (["--config", 'extend-unsafe-fixes = ["TML201"]', "--extend-safe-fixes", "TML2"], True),
+    ],
+)
+def test_the_more_specific_word_wins_and_then_the_command_line(lint, words: list[str], safe: bool) -> None:  # type: ignore[no-untyped-def]
+    (found,) = json.loads(lint("--output-format=json", *words, "b.py")[1])
+    assert found["fix"]["applicability"] == ("safe" if safe else "unsafe")
+
+
+def test_a_rule_that_is_none_cannot_be_taken_for_safe(lint) -> None:  # type: ignore[no-untyped-def]
+    assert lint("--extend-safe-fixes", "TML7")[0] == 2
+
+
+def test_the_summary_names_the_rule_with_most_unsafe_fixes(lint, project: Path) -> None:  # type: ignore[no-untyped-def]
+    (project / "c.py").write_text(EVALUATE)
+    last = lint("--extend-unsafe-fixes", "TML101")[1].splitlines()[-1]
+    assert last == "[*] 3 fixable with `--fix --unsafe-fixes`, 2 of them with `--fix --extend-safe-fixes TML201`."
+
+
 def test_the_diff_names_what_waits(lint) -> None:  # type: ignore[no-untyped-def]
     assert lint("--diff")[2] == "Would fix 1 warning (1 more with `--unsafe-fixes`).\n"
     assert lint("--diff", "--unsafe-fixes")[2] == "Would fix 1 error, 1 warning.\n"

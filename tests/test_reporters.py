@@ -268,6 +268,7 @@ def test_json_has_exactly_the_promised_keys() -> None:
             "applicability": "safe",
             "message": "detach it",
             "needs_import": None,
+            "proof": [],
             "edits": [{"content": ".detach()", "location": {"row": 7, "column": 35}, "end_location": {"row": 7, "column": 35}}],
         },
     }

@@ -57,7 +57,8 @@ def test_alarms_are_those_that_are_marked(case: Case) -> None:
 )
 def test_cost_and_confidence_are_those_that_are_marked(case: Case) -> None:
     found = {
-        (f.path, f.span.start.row, f.code): {f.severity.value, f.confidence.value} for f in alarms(case.texts, "ALL", "low")
+        (f.path, f.span.start.row, f.code): {f.severity.value, f.confidence.value, f.fix.safety.value if f.fix else "none"}
+        for f in alarms(case.texts, "ALL", "low")
     }
     wrong = {
         (name, row, code): (grades, found.get((name, row, code)))

@@ -270,7 +270,7 @@ NOT_NAMES_OF_TORCH = {
 PLACES = """
     Tensor nn.Module nn nn.functional nn.modules.module nn.ModuleList nn.ModuleDict nn.parallel nn.utils.rnn optim.Optimizer
     optim.lr_scheduler.LRScheduler
-    nn.utils autograd autograd.Function autograd.function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
+    nn.utils autograd autograd.Function autograd.function autograd.functional autograd.graph autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
     cuda compiler profiler utils.checkpoint utils.hooks.RemovableHandle distributions.Distribution linalg backends.cuda.matmul backends
 """
 
@@ -290,6 +290,7 @@ def test_every_word_of_the_table_of_torch_is_a_name_of_torch() -> None:
     others |= set(inspect.signature(torch.optim.Optimizer.zero_grad).parameters)
     others |= set(inspect.signature(torch.inference_mode).parameters)
     others |= set(inspect.signature(torch.load).parameters)
+    others |= set(inspect.signature(torch.nn.Module.load_state_dict).parameters)
     unknown = {
         word
         for word in words - others

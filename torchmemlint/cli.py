@@ -42,6 +42,8 @@ VALUED = frozenset(
             "--stdin-filename",
             "--fixable",
             "--unfixable",
+            "--extend-safe-fixes",
+            "--extend-unsafe-fixes",
             "--color",
             "--cache-dir",
         ),
@@ -392,6 +394,12 @@ def check_parser() -> argparse.ArgumentParser:
     fixes.add_argument("--exit-non-zero-on-fix", action="store_true", help="exit with status 1 if --fix changed a file")
     fixes.add_argument("--fixable", action="append", metavar="RULES", help="fix only findings of these rules")
     fixes.add_argument("--unfixable", action="append", metavar="RULES", help="do not fix findings of these rules")
+    fixes.add_argument(
+        "--extend-safe-fixes", action="append", metavar="RULES", help="let --fix apply unsafe fixes of these rules, too"
+    )
+    fixes.add_argument(
+        "--extend-unsafe-fixes", action="append", metavar="RULES", help="treat safe fixes of these rules as unsafe"
+    )
     files = parser.add_argument_group("files")
     files.add_argument("--exclude", action="append", metavar="GLOBS", help="exclude these instead of the default list")
     files.add_argument("--extend-exclude", action="append", metavar="GLOBS", help="exclude these in addition")

@@ -77,13 +77,15 @@ class Fix:
     """A fix: non-overlapping edits in the finding's own file, sorted by position.
 
     ``needs_import`` names a module that the edited file must have bound (``"torch"``); the fixer adds
-    ``import torch`` where it is missing.
+    ``import torch`` where it is missing. ``proof``: by what a safe fix is proved to change no result, each as a sentence, and how
+    that is known.
     """
 
     message: str
     safety: Safety
     edits: tuple[Edit, ...]
     needs_import: str | None = None
+    proof: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

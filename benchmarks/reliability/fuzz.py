@@ -33,7 +33,7 @@ ODD = (
 )  # fmt: skip
 SETTINGS = (
     "select", "ignore", "extend-select", "preview", "exclude", "extend-exclude", "per-file-ignores", "baseline", "min-confidence", "fail-on",
-    "no-grad-wrappers", "detaching-calls", "recorders", "cache-in-project", "extend", "fixable", "unfixable", "torch-version", "unknown",
+    "no-grad-wrappers", "detaching-calls", "recorders", "cache-in-project", "extend", "fixable", "unfixable", "extend-safe-fixes", "torch-version", "unknown",
     "force-exclude", "respect-gitignore", "unsafe-fixes", "output-format", "severity",
 )  # fmt: skip
 VALUES = (

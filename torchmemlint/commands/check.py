@@ -39,7 +39,10 @@ WHOLE = ("json", "json-lines", "sarif")
 """Formats that hold notes as well, whatever is printed."""
 NAMED_AS_COSTLIEST = 3
 """Findings that the summary names where there are more."""
-LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude", "fixable", "unfixable")
+LISTS = (
+    *("select", "extend-select", "ignore", "exclude", "extend-exclude"),
+    *("fixable", "unfixable", "extend-safe-fixes", "extend-unsafe-fixes"),
+)
 """Options that are settings, by their key."""
 
 
@@ -332,8 +335,8 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         words = f"Would fix {counted(fixed.applied)}" if fixed.applied else "No safe fixes"
         unsafe = {path: settings.unsafe_fixes for path, settings in fixed.outcome.settings.items()}
-        waiting = sum(is_fixable(one, True) and not unsafe[one.path] for one in fixed.outcome.findings)
-        more = f" ({waiting} {'more ' if fixed.applied else ''}with `--unsafe-fixes`)" if waiting else ""
+        waiting = [one for one in fixed.outcome.findings if is_fixable(one, True) and not unsafe[one.path]]
+        more = f" ({len(waiting)} {'more ' if fixed.applied else ''}with {_switches(waiting)})" if waiting else ""
         print(f"{words}{more}.", file=sys.stderr)
     if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
@@ -459,12 +462,19 @@ def summary(outcome: Outcome, applied: int = 0) -> str:
     lines.extend(_not_reported(outcome))
     lines.extend(not_printed(outcome))
     now = sum(is_fixable(finding, outcome.settings[finding.path].unsafe_fixes) for finding in findings)
-    more = sum(is_fixable(finding, True) for finding in findings) - now
+    more = [one for one in findings if is_fixable(one, True) and not is_fixable(one, outcome.settings[one.path].unsafe_fixes)]
     if now:
-        lines.append(f"[*] {now} fixable with `--fix`{f' ({more} more with `--unsafe-fixes`)' if more else ''}.")
+        lines.append(f"[*] {now} fixable with `--fix`{f' ({len(more)} more with {_switches(more)})' if more else ''}.")
     elif more:
-        lines.append(f"[*] {more} fixable with `--fix --unsafe-fixes`.")
+        lines.append(f"[*] {len(more)} fixable with {_switches(more, '--fix ')}.")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _switches(unsafe: Sequence[Finding], fix: str = "") -> str:
+    """The option that has unsafe fixes applied, and, where they are of several rules, the one for the rule that has most of them."""
+    (code, count), *others = Counter(one.code for one in unsafe).most_common()
+    only = f", {count} of them with `{fix}--extend-safe-fixes {code}`" if others else ""
+    return f"`{fix}--unsafe-fixes`{only}"
 
 
 def _not_reported(outcome: Outcome) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchmemlint.index.facts import CallFact
+from torchmemlint.index.facts import CallFact, Header
 from torchmemlint.index.reader import FactReader, Head
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.torch_facts import TORCH
@@ -13,7 +13,7 @@ INERT = TORCH.words["inert-decorators"]
 """Decorators that leave a function to be called by its name alone."""
 
 
-def is_property(facts: Head) -> bool:
+def is_property(facts: Head | Header) -> bool:
     """Whether to read the attribute is to call the function."""
     return any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators)
 

@@ -164,6 +164,9 @@ class Project:
     is_program = query(contents.is_program)
     is_imported_file = query(contents.is_imported_file)
     is_unused_file = query(contents.is_unused_file)
+    is_part_of_program = query(contents.is_part_of_program)
+    files_of_programs = query(contents.files_of_programs)
+    has_visible_users_alone = query(contents.has_visible_users_alone)
 
     # --- what names and expressions mean
 
@@ -210,6 +213,7 @@ class Project:
     is_unbound = query(certain.is_unbound)
     missing_import = query(certain.missing_import)
     is_stored_in = query(certain.is_stored_in)
+    is_stored_by_name = query(certain.is_stored_by_name)
     constant = query(constants.constant)
     lacks = query(constants.lacks)
     does_not_fit = query(entered.does_not_fit)

@@ -18,7 +18,7 @@ from torchmemlint.files.reading import MAX_SETTINGS_BYTES, read_text, reason
 from torchmemlint.files.toml import parsed
 from torchmemlint.findings import Confidence, Severity
 from torchmemlint.project.requirement import required_torch
-from torchmemlint.project.selection import Layer, closest, enabled_codes, named_codes, prefixes, shown
+from torchmemlint.project.selection import Layer, closest, enabled_codes, moved_codes, named_codes, prefixes, shown
 from torchmemlint.project.settings import DEFAULT_BASELINE
 from torchmemlint.project.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
 from torchmemlint.project.settings import Settings as Settings
@@ -95,6 +95,8 @@ KEYS: dict[str, Callable[[object], object]] = {
     "unsafe-fixes": _flag,
     "fixable": _strings,
     "unfixable": _strings,
+    "extend-safe-fixes": _strings,
+    "extend-unsafe-fixes": _strings,
     "preview": _flag,
     "no-grad-wrappers": _strings,
     "detaching-calls": _strings,
@@ -125,6 +127,8 @@ class Options:
     unsafe_fixes: bool | None = None
     fixable: tuple[str, ...] | None = None
     unfixable: tuple[str, ...] = ()
+    extend_safe_fixes: tuple[str, ...] = ()
+    extend_unsafe_fixes: tuple[str, ...] = ()
     preview: bool | None = None
     no_grad_wrappers: tuple[str, ...] | None = None
     detaching_calls: tuple[str, ...] | None = None
@@ -243,7 +247,7 @@ class Configuration:
 
 def merged(layers: Sequence[Source], file: Source | None) -> Settings:
     """Settings from layers, lowest first: a later value replaces an earlier one, ``per-file-ignores`` and ``extend-exclude``
-    add up, and selection follows ``selection.enabled_codes``.
+    add up, selection follows ``selection.enabled_codes``, and which fixes are safe ``selection.moved_codes``.
     """
     given = [layer.options for layer in layers]
     values: dict[str, object] = {
@@ -260,8 +264,13 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
     selection = [
         (Layer(layer.options.select, layer.options.extend_select, layer.options.ignore), layer.where) for layer in layers
     ]
+    safe, unsafe = moved_codes(
+        [(layer.options.extend_safe_fixes, layer.options.extend_unsafe_fixes, layer.where) for layer in layers]
+    )
     return Settings(
         codes=enabled_codes(selection, values.pop("preview", None) is True),
+        extend_safe_fixes=safe,
+        extend_unsafe_fixes=unsafe,
         named=named_codes(selection),
         per_file_ignores=tuple(
             (glob, prefixes(words, layer.where)) for layer in layers for glob, words in layer.options.per_file_ignores
@@ -280,7 +289,7 @@ def _baseline(layers: Sequence[Source]) -> str:
     return os.path.join(named[-1][1], named[-1][0]) if named and named[-1][0] else ""
 
 
-_SELECTORS = ("select", "extend_select", "ignore", "fixable", "unfixable")
+_SELECTORS = ("select", "extend_select", "ignore", "fixable", "unfixable", "extend_safe_fixes", "extend_unsafe_fixes")
 _REPLACED = tuple(
     name
     for name in Options.__dataclass_fields__

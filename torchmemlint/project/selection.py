@@ -7,7 +7,7 @@ In one layer (a configuration file, then the command line) selectors are applied
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -108,9 +108,28 @@ def enabled_codes(layers: Sequence[tuple[Layer, str]], preview: bool) -> tuple[s
     for layer, where in layers:
         if layer.select is not None:
             codes = ABOUT_THE_RUN
-        orders = [(*_meant(word, where, preview), True) for word in (*(layer.select or ()), *layer.extend_select)]
-        orders += [(*_meant(word, where, True), False) for word in layer.ignore]
-        # Within one specificity, what is ignored is off.
-        for _, meant, on in sorted(orders, key=lambda order: (order[0], not order[2])):
+        wanted = [_meant(word, where, preview) for word in (*(layer.select or ()), *layer.extend_select)]
+        for meant, on in _by_specificity(wanted, [_meant(word, where, True) for word in layer.ignore]):
             codes = codes | meant if on else codes - meant
     return tuple(sorted(codes | {INTERNAL_ERROR}))
+
+
+def moved_codes(layers: Iterable[tuple[Sequence[str], Sequence[str], str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The codes whose fixes are taken for safe, and those whose fixes are taken for unsafe, after all layers, lowest first; each is
+    its two lists, and the words that name its source."""
+    safe: frozenset[str] = frozenset()
+    unsafe: frozenset[str] = frozenset()
+    for as_safe, as_unsafe, where in layers:
+        lists = [[_meant(word, where, True) for word in words] for words in (as_safe, as_unsafe)]
+        for meant, on in _by_specificity(*lists):
+            safe, unsafe = (safe | meant, unsafe - meant) if on else (safe - meant, unsafe | meant)
+    return tuple(sorted(safe)), tuple(sorted(unsafe))
+
+
+def _by_specificity(
+    on: Iterable[tuple[int, frozenset[str]]], off: Iterable[tuple[int, frozenset[str]]]
+) -> Iterator[tuple[frozenset[str], bool]]:
+    """The codes that one layer puts on and off, in the order in which they count; within one specificity off wins."""
+    orders = [*((*each, True) for each in on), *((*each, False) for each in off)]
+    for _, meant, is_on in sorted(orders, key=lambda order: (order[0], not order[2])):
+        yield meant, is_on

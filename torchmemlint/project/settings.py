@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from torchmemlint.findings import Confidence, Finding, Severity
+from torchmemlint.findings import Confidence, Finding, Fix, Safety, Severity
 
 DEFAULT_EXCLUDE = (
     ".bzr",
@@ -60,6 +60,7 @@ class Settings:
                         None when unknown
     cache_in_project    keep the cache in the project, not in the user's cache folder
     fixable             code prefixes of the rules whose fixes are offered; ``unfixable`` are taken out
+    extend_safe_fixes   codes of rules whose unsafe fixes the user takes for safe; ``extend_unsafe_fixes`` the other way round
     baseline            absolute path of the file of findings that are not reported, "" for none
     root                absolute folder that globs are relative to: the configuration file's, or the current one
     source              the configuration file, "" when there is none
@@ -84,6 +85,8 @@ class Settings:
     cache_in_project: bool = False
     fixable: tuple[str, ...] = ("TML",)
     unfixable: tuple[str, ...] = ()
+    extend_safe_fixes: tuple[str, ...] = ()
+    extend_unsafe_fixes: tuple[str, ...] = ()
     baseline: str = ""
     root: str = ""
     source: str = ""
@@ -101,12 +104,18 @@ class Settings:
             unsafe_fixes=False,
             fixable=usual.fixable,
             unfixable=(),
+            extend_safe_fixes=(),
+            extend_unsafe_fixes=(),
             cache_in_project=False,
         )
 
-    def may_fix(self, finding: Finding) -> bool:
-        """Whether the rule's fixes are wanted; ``unfixable`` wins over ``fixable``."""
-        return finding.code.startswith(self.fixable) and not (self.unfixable and finding.code.startswith(self.unfixable))
+    def fix_of(self, finding: Finding) -> Fix | None:
+        """A finding's fix, as safe as the user takes it to be; None where it is not wanted. ``unfixable`` wins over ``fixable``."""
+        code, fix = finding.code, finding.fix
+        if fix is None or not code.startswith(self.fixable) or (self.unfixable and code.startswith(self.unfixable)):
+            return None
+        moved = {Safety.SAFE: code in self.extend_safe_fixes, Safety.UNSAFE: code in self.extend_unsafe_fixes}
+        return replace(fix, safety=next((safety for safety, asked in moved.items() if asked), fix.safety))
 
     def records(self, finding: Finding) -> bool:
         """Whether a finding is sure enough to be written anywhere."""

@@ -83,7 +83,13 @@ class _Block:
             out.append(f"{' ' * gutter} {self._frame('|')}")
         measured = printable(self.measured.words) if self.measured is not None else ""
         sure = printable(finding.sureness)
-        words = (("cost", printable(finding.cost)), ("measured", measured), ("confidence", sure), ("help", self._help()))
+        words = (
+            ("cost", printable(finding.cost)),
+            ("measured", measured),
+            ("confidence", sure),
+            ("help", self._help()),
+            ("safe", self._proof()),
+        )
         notes = [*notes, *((word, text) for word, text in words if text)]
         for word, text in notes:
             first, *more = wrapped(text, MAX_WORDS - gutter - len(word) - 5)
@@ -122,6 +128,12 @@ class _Block:
         fix = self.finding.fix
         words = printable(self.finding.help or (fix.message if fix else ""))
         return f"{words} [{_FIX_TAG[fix.safety]}]" if fix is not None and fix.safety in _FIX_TAG else words
+
+    def _proof(self) -> str:
+        """By what a fix is proved to change no result."""
+        fix = self.finding.fix
+        proof = fix.proof if fix is not None and fix.safety is Safety.SAFE else ()
+        return printable("; ".join(f"{fact} ({known_by})" for fact, known_by in proof))
 
     def _code(self, lines: Lines, rows: Sequence[int], labels: Sequence[_Label], gutter: int) -> Iterable[str]:
         before = rows[0] - 1

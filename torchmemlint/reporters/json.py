@@ -68,6 +68,7 @@ def _fix(fix: Fix | None) -> dict[str, object] | None:
         "applicability": fix.safety.value,
         "message": fix.message,
         "needs_import": fix.needs_import,
+        "proof": [{"fact": fact, "known_by": known_by} for fact, known_by in fix.proof],
         "edits": [
             {
                 "content": edit.content,
@@ -136,6 +137,7 @@ def _fix_in(fix: dict[str, Any]) -> Fix:
         safety=Safety(fix["applicability"]),
         edits=tuple(Edit(_span(edit), _text(edit["content"])) for edit in fix["edits"]),
         needs_import=None if fix["needs_import"] is None else _text(fix["needs_import"]),
+        proof=tuple((_text(each["fact"]), _text(each["known_by"])) for each in fix.get("proof", ())),
     )
 
 

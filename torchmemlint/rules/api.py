@@ -98,6 +98,8 @@ class Flow:
     """The root's own calls of what may be a module, and which of them are, or may be, demanded (``inference_with_grad``)."""
     weighed: list[tuple[Finding, tuple[Fact, ...]]] = field(default_factory=list)
     """What each finding of this run rests on, for ``trace``."""
+    proofs: dict[tuple[tuple[int, int], str], tuple[Fact, ...]] | None = None
+    """By what a fix of some rows, for a call of one text, is proved safe, or is not (``gradmode.proof``)."""
     _own: dict[int, bool] = field(default_factory=dict)
     _inside: dict[tuple[int, int], list[Graph]] | None = None
 
@@ -290,16 +292,16 @@ class Flow:
 
     def under_no_grad(self, site: Site, message: str, call: str = "no_grad()") -> Fix | None:
         """A fix that puts the statement under ``with torch.no_grad():``, or another call of torch's; only for a simple statement
-        alone on one row."""
+        that shares its rows with no other."""
         world = self.runs.world
         ref = self.frame(site).ref
         span, _ = self.lowered(site).statement(site.node)
-        if span.start.row != span.end.row:
-            return None
-        line = world.lines_around(ref)[span.start.row - 1]
-        text = line[span.start.column - 1 : span.end.column - 1]
-        code = line.split("#")[0].strip()
-        if code != text or text.endswith(":") or self.has_quotes(text):
+        rows = world.lines_around(ref)[span.start.row - 1 : span.end.row]
+        line, last = rows[0], rows[-1]
+        around = line[: span.start.column - 1] + last[span.end.column - 1 :].split("#")[0]
+        text = "".join(rows)[span.start.column - 1 :]
+        goes_on = any(row.rstrip("\r\n").endswith("\\") for row in rows[:-1])
+        if around.strip() or self.opens_a_block(site) or self.has_quotes(text) or goes_on:
             return None
         name, needed = self.torch_at(site)
         if name is None:
@@ -307,15 +309,18 @@ class Flow:
         indent = line[: span.start.column - 1]
         newline = line[len(line.rstrip("\r\n")) :] or "\n"
         head = f"with {name}.{call}:"
-        lines, row = world.lines_around(ref), span.start.row
+        lines, row, end = world.lines_around(ref), span.start.row, span.end.row
         unit = unit_of_block_above(lines, row, indent, head)
         edits = [Edit(Span(span.start, span.start), unit)]
         if not unit:
             unit = "\t" if indent.startswith("\t") else "    "
             edits = [Edit(Span(span.start, span.start), f"{head}{newline}{indent}{unit}")]
-        below = unit_of_block_below(lines, row, indent, head)
+        for more in range(row + 1, end + 1):
+            if lines[more - 1].strip():
+                edits.append(Edit(Span(Position(more, 1), Position(more, 1)), unit))
+        below = unit_of_block_below(lines, end, indent, head)
         if below == unit:
-            edits.append(Edit(Span(Position(row + 1, 1), Position(row + 2, 1)), ""))
+            edits.append(Edit(Span(Position(end + 1, 1), Position(end + 2, 1)), ""))
         return Fix(message, Safety.UNSAFE, tuple(edits), needed)
 
     def add_argument(self, event: CallEffect, text: str, message: str, safety: Safety) -> Fix | None:
@@ -389,6 +394,13 @@ class Flow:
         lowered = self.lowered(site)
         function = lowered.functions[next(iter(lowered.functions))]
         return gates_of(function.body, lowered.enclosing(site.node)) or ()
+
+    def opens_a_block(self, site: Site) -> bool:
+        """Whether a site is in the header of a compound statement, and not in a simple one."""
+        lowered = self.lowered(site)
+        span = lowered.statement(site.node)[0]
+        line = self.runs.world.lines_around(self.frame(site).ref)[span.end.row - 1]
+        return bool(line[: span.end.column - 1].rstrip().endswith(":"))
 
     def has_quotes(self, text: str) -> bool:
         return '"""' in text or "'''" in text

@@ -154,8 +154,8 @@ def reported(run: Run) -> Reported:
 
 
 def _with_wanted_fixes(findings: tuple[Finding, ...], settings: Settings) -> tuple[Finding, ...]:
-    """Findings without the fixes of rules that the settings call unfixable."""
-    return tuple(one if one.fix is None or settings.may_fix(one) else replace(one, fix=None) for one in findings)
+    """Findings with the fixes that the settings want, as safe as they say."""
+    return tuple(one if one.fix is None else replace(one, fix=settings.fix_of(one)) for one in findings)
 
 
 def _printed(run: Run, path: str, findings: Sequence[Finding]) -> int:

@@ -89,7 +89,9 @@ class GradNeeds(FunctionTracker):
         some = held or any(given)
         text = dotted(expr.func)
         if some and (
-            last in BACKWARD or text.endswith("autograd.grad") or (any(given) and self.hands_to_trainer(expr, text, last))
+            last in BACKWARD
+            or text.endswith("autograd.grad")
+            or (any(given) and self.hands_to_trainer(expr, text, last, given))
         ):
             self.trained = self.trained or f"{text or last}(…)"
         if last in CUTTING or (receiver is None and last in PLAIN):
@@ -98,15 +100,40 @@ class GradNeeds(FunctionTracker):
             self.put(dotted(root_of(receiver)), state)
         return some or (self.all_made and not self.is_library(text)) or self.sources(expr)
 
-    def hands_to_trainer(self, expr: ir.Call, text: str, last: str) -> bool:
+    def hands_to_trainer(self, expr: ir.Call, text: str, last: str, given: list[bool]) -> bool:
         """Whether a call may back-propagate what it is given."""
         words = set(text.replace(".", "_").lower().split("_")[:-1])
-        return (last in STEPS and bool(words & OPTIMIZERS)) or is_trainer(self.world, self.ref, expr)
+        return (last in STEPS and bool(words & OPTIMIZERS)) or is_trainer(self.world, self.ref, expr, given)
 
     def is_library(self, text: str) -> bool:
         """Whether a text is a module or function of a library, which makes no graph of what has none."""
         absolute = self.world.project.resolve(self.ref.path, text, self.ref.qualname) if text else None
         return absolute is not None and absolute.partition(".")[0] in LIBRARIES
+
+
+class StoredNeeds(GradNeeds):
+    """Follows what is stored at one place from there on: its container, and not the name that it was stored by."""
+
+    def __init__(self, world: World, ref: FunctionRef, node: int) -> None:
+        super().__init__(world, ref, lambda call: False)
+        self.node = node
+
+    def kept(self, text: str) -> None:
+        self.attributes.add(text)
+
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        return super().gives(expr, state) or getattr(expr, "node", -1) == self.node
+
+
+@bounded(TOO_MUCH)
+def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
+    """What may need the graph of a stored expression, on any path of the function: a backward, an attribute, a caller; "" for nothing."""
+    found = world.function(world.outermost(ref))
+    if found is None:
+        return "it cannot be read"
+    tracked = StoredNeeds(world, ref, node)
+    tracked.run(found[0].body)
+    return tracked.trained or next(iter(sorted(tracked.attributes)), "") or ("return" if tracked.leaves else "")
 
 
 @bounded(TOO_MUCH)
@@ -190,13 +217,48 @@ def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
     return ""
 
 
-def is_trainer(world: World, ref: FunctionRef, call: ir.Call) -> bool:
-    """Whether a function of the project that is called may back-propagate what it is given."""
+def is_trainer(world: World, ref: FunctionRef, call: ir.Call, given: list[bool]) -> bool:
+    """Whether a function of the project that is called may back-propagate what it is given, of each argument whether that is asked."""
     text = dotted(call.func)
     if not text:
         return False
     refs = world.project.callees(ref.path, ref.qualname, text).refs
-    return any(world.facts(callee).names & BACKWARD for callee in refs)
+    return any(
+        world.facts(callee).names & BACKWARD and _trains(world, callee, _params_given(world, callee, call, given))
+        for callee in refs
+    )
+
+
+def _params_given(world: World, ref: FunctionRef, call: ir.Call, given: list[bool]) -> frozenset[str]:
+    """The parameters of a function that may get these arguments of a call: all, where one is given by stars."""
+    header = world.header(ref)
+    names = [param.name for param in header.params[bool(header.owner) :]]
+    if any(arg.star for arg in call.args):
+        return frozenset(names)
+    asked = [(at, arg) for at, arg in enumerate(call.args) if given[at]]
+    return frozenset(arg.keyword or (names[at] if at < len(names) else "*") for at, arg in asked)
+
+
+def _trains(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
+    asked = (ref, names)
+    return world.is_finding(_back_propagates_a_parameter, asked) or world.memoize(_back_propagates_a_parameter, asked)
+
+
+@bounded(True)
+def _back_propagates_a_parameter(world: World, asked: tuple[FunctionRef, frozenset[str]]) -> bool:
+    """Whether a backward in a function may go through some of its parameters, or through what it keeps of them."""
+    ref, names = asked
+    found = world.function(ref)
+    if found is None:
+        return True
+    tracked = GradNeeds(world, ref, lambda call: False)
+    tracked.ever = {*names}
+    if not names <= {param.name for param in found[0].params}:
+        return True
+    tracked.block(found[0].body, set(tracked.ever))
+    for closure in tracked.closures:
+        tracked.block(closure.body, set(tracked.ever))
+    return bool(tracked.trained or tracked.attributes)
 
 
 def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:

@@ -10,7 +10,7 @@ from torchmemlint.semantics.state import Meter
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.tracking import TOO_MUCH, Tracker, bounded, counted
 from torchmemlint.semantics.walk import everything
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 COPIES = TORCH.words["says-place"]
@@ -101,6 +101,112 @@ def taken_otherwise(world: World, ref: FunctionRef, node: int) -> str:
     tracked = Taken(world.following, node)
     tracked.run(found[0].body)
     return f"`{tracked.computed}` takes what is loaded as well, and may need it on the device" if tracked.computed else ""
+
+
+class CopiedAlone(Tracker):
+    """Follows what is loaded, and notes the first use of it that does anything else than to restore a state of it, to take it apart, or
+    to make a number of a part."""
+
+    def __init__(self, meter: Meter, source: int) -> None:
+        super().__init__(meter)
+        self.source = source
+        self.otherwise = ""
+
+    def uses(self, how: str) -> None:
+        self.otherwise = self.otherwise or how
+
+    def kept(self, text: str) -> None:
+        self.uses(text)
+
+    def returned(self, expr: ir.Expr) -> None:
+        self.uses("return")
+
+    def augmented(self, statement: ir.AugAssign, state: set[str]) -> bool:
+        if self.value(statement.value, state) or self.value(statement.target, state):
+            self.uses(dotted(statement.target))
+        return False
+
+    def begins(self, statement: ir.Stmt, state: set[str]) -> bool:
+        if isinstance(statement, ir.OuterNames):  # the name may be one of these
+            self.uses("global")
+        return False
+
+    def take(self, target: ir.Expr, iterable: ir.Expr, state: set[str]) -> None:
+        items = isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr) and iterable.func.name == ITEMS
+        held = self.value(iterable, state)
+        if items and isinstance(target, ir.Sequence) and len(target.items) == 2:  # a key has no tensors
+            self.bind(target.items[0], False, state)
+            self.bind(target.items[1], held, state)
+        else:
+            self.bind(target, held, state)
+
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        match expr:
+            case None | ir.Const():
+                return False
+            case ir.Name():
+                return expr.id in state
+            case ir.Attr():
+                if self.value(expr.value, state):
+                    self.uses(expr.name)
+                return dotted(expr) in state
+            case ir.Subscript():
+                for index in expr.index:
+                    self.value(index, state)
+                return self.value(expr.value, state)
+            case ir.Compare() | ir.FormattedString():
+                self.inner(expr, state)
+                return False
+            case ir.Comprehension() | ir.IfExp() | ir.Walrus() | ir.Sequence() | ir.DictDisplay() | ir.Star() | ir.BoolOp():
+                return self.inner(expr, state)
+            case ir.Call():
+                return self.call(expr, state)
+            case _:
+                if self.inner(expr, state):
+                    self.uses(dotted(expr) or "an operator")
+                return False
+
+    def call(self, expr: ir.Call, state: set[str]) -> bool:
+        given = [self.value(arg.value, state) for arg in expr.args]
+        if expr.node == self.source:
+            return True
+        if isinstance(expr.func, ir.Attr):
+            held, last = self.value(expr.func.value, state), expr.func.name
+            if held and last not in TAKES_APART:
+                self.uses(last)
+            if any(given) and last != RESTORES:
+                self.uses(last)
+            return held and last not in KEYS
+        if self.value(expr.func, state):
+            self.uses(dotted(expr.func))
+        name = dotted(expr.func)
+        if any(given) and name not in NUMBERS and name not in COPIES_DICTS:
+            self.uses(name)
+        return any(given) and name in COPIES_DICTS
+
+
+RESTORES = TORCH.names["restores"]
+ITEMS = "items"
+KEYS = frozenset({"keys"})
+TAKES_APART = KEYS | {ITEMS, "values", "get", "pop", "copy"}
+NUMBERS = TORCH.words["gives-plain-values"] | {"range"}
+"""Functions of Python that give numbers, or texts, of what they are given."""
+COPIES_DICTS = TORCH.words["copies-dicts"]
+
+
+@bounded(TOO_MUCH)
+def used_otherwise(world: World, ref: FunctionRef, node: int) -> str:
+    """What is done with what a call loads, beside restoring states of it; "" where every use is visible and is none but that."""
+    found = world.function(world.outermost(ref))
+    if found is None:
+        return "it cannot be read"
+    tracked = CopiedAlone(world.following, node)
+    tracked.run(found[0].body)
+    if world.outermost(ref).qualname == MODULE:
+        functions = world.project.module(ref.path).functions[1:]
+        read = sorted(name for facts in functions for name in tracked.ever & (facts.names - facts.locals))
+        return tracked.otherwise or next(iter(read), "") or ("import" if world.project.is_imported_file(ref.path) else "")
+    return tracked.otherwise
 
 
 @bounded(True)

@@ -123,6 +123,11 @@ def is_stored_in(linked: Linked, path: str, name: str) -> bool:
     return path in linked.calls.tables.stores(name)
 
 
+def is_stored_by_name(linked: Linked, name: str) -> bool:
+    """Whether any module stores an attribute of that name on something that is not the object of its own methods."""
+    return bool(linked.calls.tables.stores(name))
+
+
 def may_be_stored(linked: Linked, name: str, classes: list[ClassRef] | None = None) -> bool:
     """Whether anything but the methods of its own object stores an attribute of that name, or one whose name it computes; on its own
     object that can be one of these classes alone."""

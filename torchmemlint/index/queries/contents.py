@@ -198,6 +198,31 @@ def is_part_of_program(linked: Linked, path: str) -> bool:
     return known and (linked.reader.is_started[path] or _is_of_a_program(linked, path))
 
 
+def files_of_programs(linked: Linked, path: str) -> frozenset[str]:
+    """The modules that may be loaded in a process that loads the module at ``path``: those that import it, be it by way of others, and
+    all that these import; every module, where one of them imports by a text, or one may import a module that is no program so."""
+    by_text = {ref.path for word in sorted(TORCH.words["imports-by-name"]) for ref, _ in linked.calls.tables.calls(word)}
+    linked.note(keys.NAME, path, MAIN)
+    above, todo = {path}, [path]
+    while todo:
+        known = todo.pop()
+        for user, symbol in _imported_by(linked, _folder_and_name(known)[1]):
+            if user not in above and symbol is not None and not isinstance(symbol, Outside) and symbol.path == known:
+                above.add(user)
+                todo.append(user)
+    found, todo = set(above), [*above]
+    while todo:
+        known = todo.pop()
+        linked.note(keys.IMPORTS, known)
+        for _, target in linked.reader.whole(known).imports:
+            symbol = linked.names.imported(known, target.removesuffix(".*"))
+            if symbol is not None and not isinstance(symbol, Outside) and symbol.path and symbol.path not in found:
+                found.add(symbol.path)
+                todo.append(symbol.path)
+    known_alone = not by_text or (linked.reader.is_started[path] and by_text.isdisjoint(found))
+    return frozenset(found if known_alone else linked.names.layout.names)
+
+
 def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
     """Whether all calls of a function, or of its class where it makes objects, are among its callers: it is part of a program, and
     nothing hands it on, offers it to others, or may have it by a text."""

@@ -66,10 +66,10 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. Unsafe: other tensors that the program reads from the dict are then on the host. There is no fix
-
-- if the project's own `load_state_dict` keeps the tensors, or other code computes with them or keeps one;
-- for a dict that stays referenced: `del` it after `load_state_dict()`.
+Adds `map_location="cpu"`, or puts it in the place of another. Safe where every use of what is loaded is visible, and either restores the state of a network or an
+optimizer, or makes a number or text of a part: `load_state_dict` copies each tensor to the device of its parameter. Otherwise unsafe:
+other tensors that the program reads from the dict are then on the host. There is no fix if the project's own `load_state_dict` keeps the
+tensors, or if other code computes with them or keeps one.
 
 ## When to ignore
 The file was saved from the CPU, or is small compared with the free memory. Many programs load a checkpoint once before they
@@ -102,7 +102,9 @@ from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
 from torchmemlint.semantics.cannot_run import LEFT_OVER
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
-from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
+from torchmemlint.semantics.kinds import looks_like_module
+from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise, used_otherwise
+from torchmemlint.semantics.origins import files_with
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
@@ -219,7 +221,7 @@ def read_in_part(event: CallEffect, flow: Flow) -> Draft | Fact:
             label="no `map_location`",
             cost=f"what the file holds under {' and '.join(f'`{key}`' for key in sorted(unread))} on the device, until the dict is dropped",
             help='load on the host, `map_location="cpu"`, and drop the dict when it has been read',
-            fix=NoFix(other) if other else flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE),
+            fix=NoFix(other) if other else flow.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE),
         ),
         handler=event.site.handler,
     )
@@ -403,6 +405,7 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
                 cost=cost,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=restored.steps,
+                fix=on_host(event, restored, flow),
             ),
             handler=event.site.handler,
             cause=restored_by(restored),
@@ -472,6 +475,7 @@ def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
             cost=cost,
             help="load on the host: `load_state_dict` copies each tensor to its parameter; or onto the device of the process",
             flow=restored.steps,
+            fix=on_host(event, restored, flow),
         ),
         handler=event.site.handler,
         cause=restored_by(restored),
@@ -603,7 +607,43 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
     other = taken_otherwise(world, ref, event.site.node)
     if other:
         return NoFix(other)
-    return flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
+    given = next((node for name, node in event.nodes if name in PLACES), -1)
+    if given >= 0:
+        fix: Fix | None = flow.replace(event.site, given, '"cpu"', FOR_HOST, Safety.UNSAFE)
+    else:
+        fix = flow.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE)
+    is_proved = (
+        fix is not None and all(copies(use, flow) for use in restored.uses) and not used_otherwise(world, ref, event.site.node)
+    )
+    if (
+        fix is None
+        or not is_proved
+        or any(world.project.says(word) or world.methods_named(word) for word in sorted(RESTORES_OTHERWISE))
+    ):
+        return fix
+    return replace(fix, safety=Safety.SAFE, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
+
+
+FOR_HOST = "Load on the host"
+RESTORES_OTHERWISE = TORCH.words["restores-otherwise"]
+ALL_COPIED = "every use of what is loaded is visible, and restores a state of it or makes a number of a part"
+COPIES = "`load_state_dict` copies each tensor to the device of its parameter"
+
+
+def copies(use: CallEffect, flow: Flow) -> bool:
+    """Whether what restores a state is a network, or an optimizer, for sure, and copies the tensors that it is given."""
+    if use.more or any(name == TORCH.names["assigns-tensors"] for name, _ in use.args):
+        return False
+    world, ref, receiver = flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0]
+    project = world.project
+    near = files_with(world, ref.path)
+    if any(method.path in near for method in world.methods_named(TORCH.names["restores"])):
+        return False
+    cls = project.class_of(ref.path, ref.qualname, receiver)
+    if isinstance(cls, ClassRef):
+        return bool(world.is_module_class(cls))
+    known = use.on == {Kind.MODULE} or looks_like_module(world.evidence(ref).get(receiver, frozenset()))
+    return known or is_of_optimizer(use, flow)
 
 
 def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:

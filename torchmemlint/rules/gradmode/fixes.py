@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from torchmemlint.findings import Fix
+from torchmemlint.findings import Edit, Fix, Position, Safety, Span
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import assumed
-from torchmemlint.rules.api import Flow, NoFix, short
+from torchmemlint.rules.api import Flow, NoFix, holds, is_twin, short
 from torchmemlint.rules.evidence.kept_attributes import reads_of_kept, trains_where_it_is_known, where_it_is_known
 from torchmemlint.rules.evidence.module_evidence import BACKWARD
 from torchmemlint.rules.gradmode.judgement import Verdict, judge
+from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
@@ -36,7 +37,8 @@ def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: st
     if flow.guards > MAX_GUARDS:
         return NoFix("the function has too many such statements to follow each")
     why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, root, frozenset((site.node,)), True)
-    return NoFix(why) if why else flow.under_no_grad(site, message, call)
+    fix = NoFix(why) if why else flow.under_no_grad(site, message, call)
+    return with_proof(fix, event, flow, site) if isinstance(fix, Fix) else fix
 
 
 def why_not_function(event: Graph, flow: Flow) -> str:
@@ -54,11 +56,31 @@ def why_not_function(event: Graph, flow: Flow) -> str:
     return grad_needs.returned_needed(flow.runs.world, flow.record.root)
 
 
+def above_function(ref: FunctionRef, flow: Flow, call: str, message: str) -> Fix | None:
+    """A decorator of torch's above a function."""
+    facts = flow.runs.world.facts(ref)
+    torch_name, needed = flow.torch_name(ref.path, facts.first_row)
+    if torch_name is None:
+        return None
+    line = flow.runs.world.lines_around(ref)[facts.row - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    newline = line[len(line.rstrip("\r\n")) :] or "\n"
+    start = Position(facts.row, len(indent) + 1)
+    text = f"@{torch_name}.{call}{newline}{indent}"
+    return Fix(message, Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+
+
 def guard_unheld(event: Graph, flow: Flow, site: Site, message: str) -> Fix | NoFix | None:
     """As ``guard_statement``, for a network that is back-propagated into though no optimizer holds it: what else is in the
     statement, or in another phase, is trained."""
-    if len(flow.runs.records(flow.record.root)) > 1:
-        return NoFix("in another phase the same statement may be trained")
+    for other in flow.runs.records(flow.record.root):
+        if other is not flow.record and any(is_twin(twin, event) for twin in other.graphs.values()):
+            tests = [
+                holds(key.partition(":")[2], value)
+                for key, value in other.assumptions
+                if (key, value) not in flow.record.assumptions
+            ]
+            return NoFix(f"when `{short(' and '.join(tests))}`, the same statement may be trained")
     if not grad_needs.is_whole_value(flow.runs.world, flow.record.root, site.node):
         return NoFix("the rest of the statement is trained")
     return flow.under_no_grad(site, message)

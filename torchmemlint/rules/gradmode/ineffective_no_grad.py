@@ -63,8 +63,9 @@ def accuracy(model, inputs, labels):
 ## Fix
 Adds the missing parentheses. Safe: without them the program only raises. There is no fix if the block computes something
 that is back-propagated, or that a `forward` or a loss returns: the model would get no gradient, and removing the `with` may be
-right. `net.requires_grad = False` becomes `net.requires_grad_(False)`. Unsafe: what was trained until then is frozen. The other
-cases have no fix, because the code that should run without grad is not known.
+right. `net.requires_grad = False` becomes `net.requires_grad_(False)`. Unsafe: what was trained until then is frozen. A generator that
+yields inside the block is decorated as well. Unsafe: its consumer runs with grad mode on then. The other cases have no fix, because the
+code that should run without grad is not known.
 
 ## When to ignore
 Never for the first four, nor for flags of modules; for the generator, if its consumer never trains.
@@ -90,6 +91,7 @@ from torchmemlint.rules.cost.circumstances import why_cheap
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.consumers import only_consumed
+from torchmemlint.rules.gradmode.fixes import above_function
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
@@ -266,6 +268,8 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Fact]:
     fix: Fix | NoFix | None = None
     if event.kind in ("with-uncalled", "bare-decorator"):
         fix = call_it(event, trained, flow)
+    elif event.kind == "generator-leak" and DECORATES.search(name):
+        fix = decorate_generator(event, dotted_last(name.removesuffix("()")), flow)
     yield Draft(
         flow.at(
             RULE, event.site, message.format(name=name), severity=severity, label=LABELS.get(event.kind, "has no effect"),
@@ -294,6 +298,21 @@ def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Fact:
         handler=event.site.handler,
         apart=True,
     )  # fmt: skip
+
+
+def decorate_generator(event: GradModeMisuse, manager: str, flow: Flow) -> Fix | NoFix | None:
+    """The decorator, which switches grad mode back on at each ``yield``, where nothing in the generator is trained."""
+    ref = flow.frame(event.site).ref
+    facts = flow.runs.world.facts(ref)
+    if facts.qualname != ref.qualname or facts.is_async or not facts.is_generator:
+        return None
+    trains = sorted(facts.names & BACKWARD)
+    if trains:
+        return NoFix(f"the generator calls `{trains[0]}`")
+    return above_function(ref, flow, f"{manager}()", "Decorate the generator")
+
+
+BACKWARD = TORCH.words["back-propagates"]
 
 
 def call_it(event: GradModeMisuse, trained: bool, flow: Flow) -> Fix | NoFix:

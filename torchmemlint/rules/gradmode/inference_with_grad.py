@@ -88,11 +88,22 @@ def predict(model, loader):
 Adds
 
 - `@torch.no_grad()` above the function, if nothing in it trains;
-- else `with torch.no_grad():` around the statement, if it is alone on one line. Adjacent statements share one `with`;
+- else, or where that alone is proved safe, `with torch.no_grad():` around the statement, if it shares its lines with no other. Adjacent
+  statements share one `with`;
 - `with torch.set_grad_enabled(…):` around a forward that another phase of the function trains, with the condition of that
   phase (`optimizer is not None`).
 
-Unsafe: a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
+Safe where it is proved that no result changes; `full` output and JSON name the proof:
+
+- every use of all that the statement or function computes is visible, and none back-propagates: in no phase, and in no caller;
+- nothing that runs there works on gradients or goes by grad mode: no function, no network that may run, no hook. Networks keep
+  nothing of what they compute, are of visible classes or of known libraries, and have no layer that computes otherwise without a
+  graph (`nn.TransformerEncoder` leaves zeros where its mask is; measured). Autocast keeps no weights for a training step;
+- the code is part of a program: no other code can use it.
+
+Torch may choose another kernel where no graph is recorded, so that last bits of a result can differ on some devices.
+
+Otherwise unsafe: a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
 
 - if a backward may go through the result on any path, in any phase, in a caller, or through an attribute;
 - if code reads what the module keeps of its forward;
@@ -116,7 +127,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.findings import Fix, FlowStep, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
@@ -133,7 +144,7 @@ from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.evidence.standing import comes_out, twins
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
+from torchmemlint.rules.gradmode.fixes import above_function, guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import (
     Verdict,
     is_constant,
@@ -142,6 +153,7 @@ from torchmemlint.rules.gradmode.judgement import (
     meeting,
     when,
 )
+from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.semantics import purpose
@@ -456,6 +468,7 @@ def calls_with_grad(fate: Fate, flow: Flow) -> list[FlowStep]:
     return list(dict.fromkeys(steps))
 
 
+FOR_STATEMENT = "Disable grad mode for the statement"
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 """What these make is trained elsewhere, and may be attached to a graph: only the statement is guarded."""
 
@@ -475,11 +488,16 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     trains = any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(root))
     makes = root.qualname.rpartition(".")[2] in CONSTRUCTORS
     if root.qualname == MODULE or makes or trains or record.assumptions or apart:
-        if not flow.own(event.site):
-            return None
-        return guard_statement(event, flow, event.site, "Disable grad mode for the statement")
+        return guard_statement(event, flow, flow.own_site(event.site), FOR_STATEMENT)
     why = why_not_function(event, flow)
-    return NoFix(why) if why else decorate(event, flow)
+    if why:
+        return NoFix(why)
+    fix = decorate(event, flow)
+    if fix is None or not flow.own(event.site):
+        return fix
+    fix = with_proof(fix, event, flow)
+    around = guard_statement(event, flow, event.site, FOR_STATEMENT) if fix.safety is not Safety.SAFE else None
+    return around if isinstance(around, Fix) and around.safety is Safety.SAFE else fix
 
 
 def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
@@ -506,15 +524,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
         return None  # a closure that is called here or is a hook, or a lambda, above which no decorator can stand
     if facts.is_async or world.facts(root).names & {TORCH.names["switches-grad-on"], TORCH.names["sets-grad-mode"]}:
         return None
-    torch_name, needed = flow.torch_name(root.path, facts.first_row)
-    if torch_name is None:
-        return None
-    line = world.lines_around(root)[facts.row - 1]
-    indent = line[: len(line) - len(line.lstrip())]
-    newline = line[len(line.rstrip("\r\n")) :] or "\n"
-    start = Position(facts.row, len(indent) + 1)
-    text = f"@{torch_name}.no_grad(){newline}{indent}"
-    return Fix("Disable grad mode for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+    return above_function(inside, flow, "no_grad()", "Disable grad mode for the function")
 
 
 def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:

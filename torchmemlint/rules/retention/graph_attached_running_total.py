@@ -67,8 +67,8 @@ def train(model, loader, criterion, optimizer):
 
 ## Fix
 Appends `.detach()` to the added term. There is no fix if the term may be a number, for example because a helper also
-returns one. The fix is safe if the total is a local variable and is only read afterwards: the results are identical, bit
-for bit. Otherwise it is unsafe: a total that reaches a backward in code that is not visible would no longer train the
+returns one. The fix is safe if the total is a local variable of which every read is visible and ends in a number or a text:
+the results are identical, bit for bit. Otherwise it is unsafe: a total that reaches a backward in code that is not visible would no longer train the
 model. The fix never writes `.item()`, which makes a number but waits for the device at each step.
 
 ## When to ignore
@@ -99,9 +99,9 @@ from torchmemlint.rules.retention.claims import (
     is_one_graph,
     price_of,
 )
+from torchmemlint.rules.retention.reads import with_reads
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Accumulate, Backward
-from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
 
@@ -187,14 +187,6 @@ def detach(event: Accumulate, claimed: Claim, flow: Flow) -> Fix | NoFix | None:
         return None
     if facts_of_names(claimed.graphs, flow):
         return NoFix("the code does not show whether it trains or only evaluates")
-    seen = {s.kind for s in flow.record.sinks.get(event.mark, ())}
-    local = event.key[0] == 0
-    safe = (
-        local
-        and event.sure_tensor
-        and not facts_of_names(claimed.graphs, flow)
-        and seen <= {SinkKind.CUT, SinkKind.SHOWN, SinkKind.DROPPED, SinkKind.STORED}
-    )
-    safety = Safety.SAFE if safe else Safety.UNSAFE
     strict = not event.sure_tensor
-    return flow.append_to(event.site, event.term, ".detach()", "Detach the added tensor", safety, strict=strict)
+    fix = flow.append_to(event.site, event.term, ".detach()", "Detach the added tensor", Safety.UNSAFE, strict=strict)
+    return with_reads(fix, event, flow)

@@ -60,7 +60,8 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the stored value. Unsafe, because code that reads the container later may need the graph. There is
+Appends `.detach()` to the stored value. Safe where the container is a local variable of which every read is visible and ends in a number
+or a text; otherwise unsafe, because code that reads the container later may need the graph. There is
 no fix
 
 - if the value may not be a tensor: it, or an element of the container, is read by key, unpacked, or used in a way that no
@@ -97,6 +98,7 @@ from torchmemlint.rules.retention.claims import (
     is_replaced,
     price_of,
 )
+from torchmemlint.rules.retention.reads import with_reads
 from torchmemlint.semantics.emptied import is_only_filled
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
@@ -176,7 +178,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
             cost=priced.cost,
             help="store a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(claimed.gids)],
-            fix=fix,
+            fix=with_reads(fix, event, flow),
         ),
         claimed.gids,
         event.site.handler,

@@ -45,7 +45,8 @@ def train(model: nn.Module, loader, criterion, optimizer):
 ```
 
 ## Fix
-Inserts `.detach()` before the move. Unsafe, because code that reads the container later may need the graph.
+Inserts `.detach()` before the move. Safe where the container is a local variable of which every read is visible and ends in a number
+or a text; otherwise unsafe, because code that reads the container later may need the graph.
 
 ## When to ignore
 The stored value is back-propagated later, by code that the analysis cannot see.
@@ -64,6 +65,7 @@ from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced, price_of
+from torchmemlint.rules.retention.reads import with_reads
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.shown import shown
 from torchmemlint.torch_facts import TORCH
@@ -110,7 +112,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
             cost=priced.cost,
             help=f"detach first: `.detach().{event.half_fix}()`",
             flow=[flow.attached_at(claimed.gids)],
-            fix=fix,
+            fix=with_reads(fix, event, flow),
         ),
         claimed.gids,
         event.site.handler,
