@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.fact_words import AttrKind
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.legacy import why_dead
 from torchmemlint.semantics.text import dotted, short
@@ -16,6 +17,7 @@ from torchmemlint.torch_facts import TORCH
 
 OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
 OLD_PYTHON, OLD_TORCH = TORCH.words["removed-from-python"], TORCH.words["removed-from-torch"]
+DEVICE = TORCH.names["device-class"]
 UNREACHED, LEFT_OVER = "unreached", "left-over"
 RESOLVED, CALLERS, NAME = "resolved names", "all callers", "a user's name"
 WORDS = {
@@ -136,6 +138,9 @@ def _decided(world: World, ref: FunctionRef, test: ir.Expr) -> tuple[bool, str, 
             text = dotted(test.left)
             const = _constant(world, ref, text)
             return ((const == "None") is (op == "is"), text, const) if const else None
+        case ir.Compare(ops=["==" | "!=" as op], comparators=[ir.Const(value=str())]):
+            text = dotted(test.left)
+            return (op == "!=", text, "a torch.device, which equals no string") if _is_device(world, ref, text) else None
     text = dotted(test)
     const = _constant(world, ref, text)
     return (False, text, const) if const else None
@@ -143,6 +148,18 @@ def _decided(world: World, ref: FunctionRef, test: ir.Expr) -> tuple[bool, str, 
 
 def _constant(world: World, ref: FunctionRef, text: str) -> str:
     return world.project.constant(ref.path, ref.qualname, text) if text and text.count(".") < 2 and "(" not in text else ""
+
+
+def _is_device(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether all that a name, or an attribute of the object, is bound to is made by ``torch.device``. A string never equals that: measured
+    with torch 2.13, ``torch.device("cuda") == "cuda"`` is False."""
+    facts = world.facts(ref)
+    made = {value for name, value in (*facts.bound, *facts.rebound) if name == text}
+    if facts.owner and text.startswith("self."):
+        held = world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self."))
+        made = {fact.value if fact.kind is AttrKind.CALL else "" for fact, _ in held}
+    named = [value.removesuffix("()") for value in made if value.endswith("()")]
+    return 0 < len(made) == len(named) and all(world.project.resolve(ref.path, name, ref.qualname) == DEVICE for name in named)
 
 
 def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY_RAISE) -> Reason | None:
