@@ -30,7 +30,9 @@ PROGRAM = "the code is part of a program"
 
 def with_proof(fix: Fix, event: Graph, flow: Flow, site: Site | None = None) -> Fix:
     """The fix, safe where it is proved that to switch grad mode off for a site's statement, or for all of the function, changes no
-    result."""
+    result. What is never reached needs no proof."""
+    if flow.why_not_run(event.site) is not None:
+        return fix
     if flow.proofs is None:
         flow.proofs = {}
     key = (WHOLE if site is None else rows_of(site, flow), event.what)
