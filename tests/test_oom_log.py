@@ -194,9 +194,9 @@ def test_findings_on_the_failing_call_path_come_first(
     found = [
         finding(other, 1, "f", "TML201"),
         finding(train, 2, "elsewhere", "TML201"),
-        finding(train, 3, "Trainer.train_step", "TML101"),
+        finding(train, 3, "Trainer.train_step", "TML201"),
         finding(train, 4, "Trainer.train_step", "TML999"),
-        finding(train, 5, "Trainer.train_step", "TML201"),
+        finding(train, 5, "Trainer.train_step", "TML101"),
     ]
     asked: list[list[str]] = []
 
