@@ -217,7 +217,7 @@ def test_findings_on_the_failing_call_path_come_first(
     ]
     assert command.main([str(log), "--src", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert out.index("train.py:5:5 TML201") < out.index("train.py:3:5 TML101") < out.index("other.py:1:5 TML201")
+    assert out.index("train.py:5:5 TML101") < out.index("train.py:3:5 TML201") < out.index("other.py:1:5 TML201")
     assert "here: " in out
 
 

@@ -192,7 +192,7 @@ def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.family is Family.EXABYTE and Sign.COLLECTIVE in scene.signs:
-        return (take.RANKS_IN_STEP, take.PRINT_SIZES)
+        return (take.RANKS_IN_STEP, take.PRINT_RECEIVED)
     absurd = message.total is not None and message.requested is not None and message.requested >= 256 * message.total
     if absurd or message.family is Family.EXABYTE:
         return (take.PRINT_SIZES, take.SHAPES)

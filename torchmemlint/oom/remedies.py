@@ -414,6 +414,12 @@ PRINT_SIZES = Remedy(
     "a count, length or index is wrong before it; an extension that was built for another torch, CUDA or number of channels reads garbage",
     "print({name: (t.shape, t.dtype, t.isfinite().all().item()) for name, t in inputs.items()})    # then rebuild the extension",
 )
+PRINT_RECEIVED = replace(
+    PRINT_SIZES,
+    why="a length that another rank sent is wrong before it",
+    code="print(rank, [tuple(t.shape) for t in received])    # on each rank, before the call",
+)
+"""The same where the size came in a collective operation."""
 SMALLER_BLOCKS = Remedy(
     "Allocate in blocks below 4 GiB, or lift the driver's limit",
     "the limit is one of a single allocation; newer drivers and releases have it relaxed",
