@@ -580,6 +580,8 @@ def titles(text: str) -> list[str]:
     [
         ("python train.py -b 1 -e 10", SMALLER),
         ("batch_size=1", SMALLER),
+        ("'per_device_train_batch_size': 1,", SMALLER),
+        ("  Instantaneous batch size per device = 1", SMALLER),
         ("TrainingArguments(gradient_checkpointing=True)", "Recompute"),
         ("Using bfloat16 Automatic Mixed Precision (AMP)", "Run the forward in bfloat16"),
         ("accelerate launch --mixed_precision bf16 train.py", "Run the forward in bfloat16"),
@@ -591,7 +593,16 @@ def test_what_is_in_force_is_not_advised(line: str, title: str) -> None:
     assert not any(one.startswith(title) for one in titles(f"{line}\n{full}"))
 
 
-@pytest.mark.parametrize("line", ["batch_size=16", "train_batch_size: 128", "gradient_checkpointing=False", "--bf16 False"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "batch_size=16",
+        "train_batch_size: 128",
+        "per_device_eval_batch_size=1",
+        "gradient_checkpointing=False",
+        "--bf16 False",
+    ],
+)
 def test_what_is_not_in_force_is_advised(line: str) -> None:
     assert titles(f"{line}\n{STEP}RuntimeError: {FULL}\n") == titles(f"{STEP}RuntimeError: {FULL}\n")
 

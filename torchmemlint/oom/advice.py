@@ -602,7 +602,9 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.writer == "LLVM":
         return (take.MORE_FOR_COMPILER,)
     more, room = _asked_for(message, scene), _less_on_host(message, scene)
-    shown = message.family is Family.HOST_LIMIT or Sign.LIMITED in scene.signs
+    told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST}
+    nothing_known = scene.activity is Activity.UNKNOWN and not told and not scene.trains
+    shown = message.family is Family.HOST_LIMIT or Sign.LIMITED in scene.signs or nothing_known
     return tuple(dict.fromkeys((*more, *room) if shown else (*room, *more)))
 
 

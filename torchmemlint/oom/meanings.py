@@ -710,7 +710,7 @@ def _engine_length(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
-_CHECKED = re.compile(r"requires more (?:system )?memory|memory layout cannot be allocated|is smaller than requested bytes")
+_CHECKED = re.compile(r"requires more (?:system )?memory|memory layout cannot be allocated")
 """What a program says that has only compared its estimate with what it takes for free."""
 
 

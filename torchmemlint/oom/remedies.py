@@ -549,7 +549,7 @@ READ_WORKER_LOG = Remedy(
 OFFLOAD_TAKES_EFFECT = Remedy(
     "See that the offloading takes effect for the part that fails",
     "it was asked for, and this part was put on the device all the same: some are built there first, in 32 bits, or are not covered by the setting",
-    "pip install -U …        # a newer release of the engine; until then, this part loaded on the host and in 16 bits, before the others",
+    "# a newer release of the engine; until then, this part loaded on the host and in 16 bits, before the others",
 )
 CROP_SAMPLES = Remedy(
     "Shorten or crop the samples: length, resolution, frames",

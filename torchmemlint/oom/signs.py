@@ -200,7 +200,8 @@ _SIGNS = (
     (
         Sign.ONE_SAMPLE,
         False,
-        r"(?<![\w-])(?:-b|--batch(?:[_-]size)?|(?:\w{1,20}_){0,4}batch_size(?: per device)?)\W{1,4}1(?![\d.])|\b[Bb]atch 1/1\b",
+        r"(?<![\w-])(?:-b|--batch(?:-size)?|(?:--)?(?!\w{0,40}(?:eval|val|test)_)\w{0,60}batch_size)(?:['\"]?[=:] ?| )1(?![\d.,]\d|\d)|"
+        r"\bbatch size(?: per device)? ?[=:] ?1(?!\d)|\b[Bb]atch 1/1\b",
         "options and lines of programs",
     ),
     (
@@ -219,7 +220,7 @@ _SIGNS = (
     (
         Sign.RESUMED,
         False,
-        r"\bResum(?:e|ing)\b(?! from sleep).{0,40}\b(?:from|training|checkpoint)\b|resume_from_checkpoint ?=(?! ?(?:None|False))|--resume\b|=resume\b",
+        r"\bResum(?:e|ing)\b(?! from sleep).{0,40}\b(?:from|training|checkpoint)\b|resume_from_checkpoint ?= ?(?:True|['\"/.])|--resume\b|=resume\b",
         "lines and options of training programs",
     ),
     (
@@ -244,7 +245,7 @@ _SIGNS = (
     (
         Sign.PICTURE,
         True,
-        r"\bprocessing image\b|\bencoding image\b|\bclip_\w{3,40}:|\bmtmd_\w{3,40}:",
+        r"\bprocessing image\b|\bencoding image\b|\bmtmd_\w{3,40}:",
         "llama.cpp tools/server, tools/mtmd",
     ),
     (
