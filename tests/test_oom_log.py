@@ -194,9 +194,9 @@ def test_findings_on_the_failing_call_path_come_first(
     found = [
         finding(other, 1, "f", "TML201"),
         finding(train, 2, "elsewhere", "TML201"),
-        finding(train, 3, "Trainer.train_step", "TML101"),
+        finding(train, 3, "Trainer.train_step", "TML201"),
         finding(train, 4, "Trainer.train_step", "TML999"),
-        finding(train, 5, "Trainer.train_step", "TML201"),
+        finding(train, 5, "Trainer.train_step", "TML101"),
     ]
     asked: list[list[str]] = []
 
@@ -217,7 +217,7 @@ def test_findings_on_the_failing_call_path_come_first(
     ]
     assert command.main([str(log), "--src", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert out.index("train.py:5:5 TML201") < out.index("train.py:3:5 TML101") < out.index("other.py:1:5 TML201")
+    assert out.index("train.py:5:5 TML101") < out.index("train.py:3:5 TML201") < out.index("other.py:1:5 TML201")
     assert "here: " in out
 
 

@@ -30,7 +30,7 @@ EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((LOGS / "expected.toml").rea
 
 def test_every_log_has_an_answer() -> None:
     assert {path.stem for path in LOGS.glob("*.log")} == set(EXPECTED)
-    assert len(EXPECTED) == 226
+    assert len(EXPECTED) == 276
 
 
 @pytest.mark.parametrize(("name", "answer"), EXPECTED.items(), ids=EXPECTED)
@@ -564,3 +564,116 @@ def test_advice_for_training_needs_a_training() -> None:
     assert "backward()" not in text
     (training,) = read(f"Epoch 3: loss=0.2\nRuntimeError: {FULL}\n")
     assert any("accumulate" in remedy.title for remedy in training.remedies)
+
+
+STEP = 'Traceback (most recent call last):\n  File "/p/train.py", line 3, in training_step\n    out = net(x)\n'
+SMALLER, MEDIA = "Halve the batch", f"{SITE}/vllm_omni/diffusion/worker.py"
+
+
+def titles(text: str) -> list[str]:
+    (case,) = in_full(read_log("log", io.BytesIO(text.encode())))
+    return [remedy.title for remedy in case.remedies]
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("python train.py -b 1 -e 10", SMALLER),
+        ("batch_size=1", SMALLER),
+        ("'per_device_train_batch_size': 1,", SMALLER),
+        ("  Instantaneous batch size per device = 1", SMALLER),
+        ("TrainingArguments(gradient_checkpointing=True)", "Recompute"),
+        ("Using bfloat16 Automatic Mixed Precision (AMP)", "Run the forward in bfloat16"),
+        ("accelerate launch --mixed_precision bf16 train.py", "Run the forward in bfloat16"),
+    ],
+)
+def test_what_is_in_force_is_not_advised(line: str, title: str) -> None:
+    full = f"{STEP}RuntimeError: {FULL}\n"
+    assert any(one.startswith(title) for one in titles(full))
+    assert not any(one.startswith(title) for one in titles(f"{line}\n{full}"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "batch_size=16",
+        "train_batch_size: 128",
+        "per_device_eval_batch_size=1",
+        "gradient_checkpointing=False",
+        "--bf16 False",
+    ],
+)
+def test_what_is_not_in_force_is_advised(line: str) -> None:
+    assert titles(f"{line}\n{STEP}RuntimeError: {FULL}\n") == titles(f"{STEP}RuntimeError: {FULL}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [("", "0.80"), ("gpu_memory_utilization=0.9, seed=0", "0.80"), ("--gpu-memory-utilization 0.7", "0.55")]
+)
+def test_the_share_of_an_engine_goes_below_the_one_in_force(line: str, value: str) -> None:
+    call = f'Traceback (most recent call last):\n  File "{SITE}/vllm/model_executor/layer.py", line 3, in forward\n    f()\n'
+    (case,) = read(f"{line}\n{call}RuntimeError: {FULL}\n")
+    assert next(one.code for one in case.remedies if one.title.startswith("Lower")) == f"--gpu-memory-utilization {value}"
+
+
+def test_an_engine_for_pictures_has_no_cache_of_keys_and_values() -> None:
+    call = f'Traceback (most recent call last):\n  File "{MEDIA}", line 3, in load_model\n    f()\nRuntimeError: {FULL}\n'
+    advice = " ".join(f"{one.title} {one.code}" for one in read(call)[0].remedies)
+    assert "--enable-cpu-offload" in advice
+    assert "kv-cache" not in advice
+    assert titles(f"Omni(enable_cpu_offload=True)\n{call}")[0].startswith("See that the offloading takes effect")
+
+
+def test_an_argument_is_no_call_that_shows_a_stage() -> None:
+    frames = [frame(f"{SITE}/sglang/srt/tp_worker.py", "forward_batch", "out, can_run_cuda_graph = self.runner.forward(")]
+    assert scene_of(frames, b"", b"", "", "").stage == ""
+    assert scene_of(frames, b"Capturing cuda graph\nPrefill batch, #new-seq: 1\n", b"", "", "").stage == "serving"
+
+
+def test_a_list_of_reasons_is_none_of_them() -> None:
+    text = "There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop"
+    (case,) = read(f"{text} --force is called.\n")
+    assert (case.diagnosis.kind, case.message.text[:9]) == (Kind.UNCLEAR, "potential")
+    (alone,) = read("The process is killed by SIGKILL by OOM killer due to high memory usage.\n")
+    assert alone.diagnosis.kind is Kind.HOST_MEMORY
+
+
+def test_a_limit_that_shows_comes_first_and_loaders_are_for_programs_that_load() -> None:
+    assert not any("loader" in one or "graph" in one for one in titles("Killed\n"))
+    assert titles("cat /sys/fs/cgroup/memory.max\n8589934592\nKilled\n")[0].startswith("Ask for more memory")
+    assert titles("Epoch 3: loss=0.2\nKilled\n")[0].startswith("Use fewer loader workers")
+    assert titles(
+        "[7] [INFO] Booting worker with pid: 9\n[7] [ERROR] Worker (pid:9) was sent SIGKILL! Perhaps out of memory?\n"
+    )[0].startswith("Start one worker")
+
+
+def test_a_template_is_no_answer() -> None:
+    assert read("$ docker inspect web --format '{{.State.OOMKilled}}'\nfalse\n") == ()
+
+
+def test_a_check_is_named_as_one() -> None:
+    (case,) = read('error="model requires more system memory (17.9 GiB) than is available (3.6 GiB)"\n')
+    assert "before it allocated" in case.diagnosis.headline
+    assert case.message.free == round(3.6 * 2**30)
+    assert case.remedies[0].title.startswith("Compare the estimate")
+
+
+def test_what_a_client_repeats_is_no_second_case() -> None:
+    whole = (
+        "CUDA out of memory. Tried to allocate 362.00 MiB. GPU 0 has a total capacity of 79.11 GiB of which 214.56 MiB is free. Process 9 has "
+        "78.89 GiB memory in use. Of the allocated memory 75.92 GiB is allocated by PyTorch, and 1.31 GiB is reserved by PyTorch but unallocated."
+    )
+    assert [case.row for case in read(f"RuntimeError: {whole}\nclient: Server error: {whole[:150]}\n")] == [1]
+    assert len(read(f"RuntimeError: {whole}\nclient: Server error: {whole[:150].replace('362', '364')}\n")) == 2
+    again = "ggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 49091444736\n"
+    assert [case.row for case in read(f"{BUFFER}{again}")] == [1]
+
+
+def test_what_nobody_is_named_for_is_told_with_its_doubt() -> None:
+    (case,) = read(FULL.replace("10.11", "9.11").replace("10.32", "9.32"))
+    assert any("or this one beside its cache" in sentence for sentence in case.diagnosis.because)
+
+
+def test_a_process_with_next_to_nothing_is_not_told_to_need_less() -> None:
+    (case,) = read(f"{STEP}RuntimeError: {FULL.replace('10.11', '0.05').replace('10.32', '0.09')}\n")
+    assert (case.diagnosis.kind, len(case.remedies)) == (Kind.OTHER_PROCESSES, 2)

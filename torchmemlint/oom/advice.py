@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
-from torchmemlint.oom.engines import ENGINES, OTHER_PROGRAMS
-from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, share_that_fits
+from torchmemlint.oom.diagnose import driver_request, holders
+from torchmemlint.oom.engines import ENGINES, MEDIA_ENGINES, OTHER_PROGRAMS
+from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Activity, Scene
@@ -47,6 +48,7 @@ _DEVICES = {
     "MLU": _Device("mlu", "MLU_VISIBLE_DEVICES", "cnmon", "PYTORCH_MLU_ALLOC_CONF", "torch.mlu.empty_cache()"),
     "MUSA": _Device("musa", "MUSA_VISIBLE_DEVICES", "mthreads-gmi", "PYTORCH_MUSA_ALLOC_CONF", "torch.musa.empty_cache()"),
     "MPS": _Device("mps", "", "", "", "torch.mps.empty_cache()"),
+    "DirectML": _Device("privateuseone", "", "", "", ""),
 }
 
 
@@ -57,24 +59,44 @@ def _device(message: Message) -> _Device:
 def remedies_for(message: Message, diagnosis: Diagnosis, scene: Scene | None = None) -> tuple[Remedy, ...]:
     """The remedies for a diagnosis of what happened in ``scene``, the first to try first."""
     scene = scene or Scene()
-    found = _by_kind(message, diagnosis, scene)
+    found = _not_in_force(_by_kind(message, diagnosis, scene), scene)
     if diagnosis.survived:
         found = (take.SELDOM, *found)
     name = _device(message).name
     return tuple(dict.fromkeys(replace(remedy, code=remedy.code.replace('"cuda"', f'"{name}"')) for remedy in found))
 
 
+_IN_FORCE: Mapping[Sign, tuple[Remedy, ...]] = {
+    Sign.CHECKPOINTED: (take.CHECKPOINTING, take.LIVE_TENSORS_OF_ANY[4]),
+    Sign.ONE_SAMPLE: (take.SMALLER_BATCHES,),
+    Sign.HALF_SET: (take.MIXED_PRECISION, take.LIVE_TENSORS_OF_ANY[2]),
+    Sign.OFFLOAD_SET: (take.OFFLOAD,),
+}
+"""What a log shows to be done already → the remedies that would only say it again."""
+
+
+def _not_in_force(found: tuple[Remedy, ...], scene: Scene) -> tuple[Remedy, ...]:
+    done = {remedy for sign in scene.signs for remedy in _IN_FORCE.get(sign, ())}
+    one = Sign.ONE_SAMPLE in scene.signs
+    kept = (take.INFER_LESS_OF_ONE if one and remedy == take.INFER_LESS else remedy for remedy in found if remedy not in done)
+    return tuple(kept) or found
+
+
 def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Remedy, ...]:
     room = _room(message, scene)
     match diagnosis.kind:
         case Kind.GENUINE:
-            return (*_batch_search(message, scene), *room)
+            return (*_batch_search(message, scene), *_beside_others(message, room))
         case Kind.FRAGMENTATION:
-            return (_expandable(message, scene), take.STEADY_SHAPES, *room)
+            # One call on one input has no sizes that vary from step to step.
+            steady = (
+                () if scene.activity is Activity.INFERENCE and Sign.PROGRESSED not in scene.signs else (take.STEADY_SHAPES,)
+            )
+            return (*_expandable(message, scene), *steady, *room, *(() if steady else (take.STEADY_SHAPES,)))
         case Kind.PARTLY_FRAGMENTATION:
             # An engine's shapes are its own, and its list has the allocator's setting.
             engine = scene.activity is Activity.ENGINE
-            return room if engine else (*room, _expandable(message, scene), take.STEADY_SHAPES)
+            return room if engine else (*room, *_expandable(message, scene), take.STEADY_SHAPES)
         case Kind.OWN_RANKS:
             if Sign.TEST_WORKERS in scene.signs:
                 return (take.FEWER_TEST_WORKERS, take.SHOW_ONE_DEVICE)
@@ -89,7 +111,7 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
             stage = _STAGE_OF_FAMILY.get(message.family, scene.stage)
             if stage == "profile" and "sampler" in message.text:
                 stage = "sampler"
-            return _engine(message.writer, stage, message)
+            return _engine(message.writer, stage, message, scene)
         case Kind.OUTSIDE_CACHE:
             return _outside(message, scene, room)
         case Kind.ADDRESS_SPACE:
@@ -97,7 +119,7 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.HOST_MEMORY:
             return _host(message, scene)
         case Kind.OTHER_PROGRAM:
-            return _other_program(message if message.writer else replace(message, writer=scene.library))
+            return _other_program(message if message.writer else replace(message, writer=scene.library), scene)
         case Kind.NOT_MEMORY:
             if message.family is Family.KERNEL:
                 return (take.NOTHING_TO_DO,) if Sign.HANDLED in scene.signs else (take.SMALLER_KERNEL,)
@@ -125,6 +147,13 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
         return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
     if message.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in scene.signs:
         return (take.WHO_KILLED,)
+    if message.family is Family.WORKER_KILLED and not scene.earlier:
+        return (take.READ_WORKER_LOG, take.WHO_KILLED)
+    if message.family is Family.LIBRARY_INIT:
+        more = (take.SHARD_WEIGHTS,) if take.SHARD_WEIGHTS not in room else ()
+        return (take.CHECK_INDICES, *room, *more, take.READ_FIGURES)
+    if message.family is Family.DIRECTML:
+        return room
     fixed = _UNCLEAR_BY_FAMILY.get(message.family)
     if fixed is not None:
         return fixed
@@ -133,6 +162,8 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
     if message.family is Family.RAW:
         return (take.READ_DRIVER_LOG, take.FIND_THE_PLACE)
     native = (take.NATIVE_ALLOCATOR,) if message.family is Family.ASYNC and message.total is None else ()
+    if message.family is Family.ASYNC and message.total is not None and scene.trains:
+        return (take.STEADY_SHAPES, take.NATIVE_ALLOCATOR, *room, take.READ_FIGURES)
     if scene.activity is Activity.UNKNOWN:
         return (*native, take.READ_FIGURES, *room)
     return (*room, *native, take.READ_FIGURES)
@@ -160,6 +191,8 @@ def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
 
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    if message.family is Family.EXABYTE and Sign.COLLECTIVE in scene.signs:
+        return (take.RANKS_IN_STEP, take.PRINT_RECEIVED)
     absurd = message.total is not None and message.requested is not None and message.requested >= 256 * message.total
     if absurd or message.family is Family.EXABYTE:
         return (take.PRINT_SIZES, take.SHAPES)
@@ -168,10 +201,27 @@ def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     return (take.SHAPES, take.FUSED_ATTENTION, *((take.INFER_LESS,) if scene.activity is Activity.INFERENCE else ()))
 
 
+def _beside_others(message: Message, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    """``room``, and after its first item the others on the device if what they hold would have been enough."""
+    beside = holders(message)
+    if beside is None or message.total is None or message.requested is None:
+        return room
+    held = sum(size for _, size in beside.named)
+    if held <= message.total / 20 or held + (message.free or 0) < driver_request(message.requested):
+        return room
+    return (*room[:1], *_other_processes(message)[:1], *room[1:])
+
+
 def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on a device, for what was running there."""
     if message.family is Family.BATCH_SEARCH:
         return ()
+    different = (take.SETTINGS_OF_CHECKPOINT,) if Sign.RESUMED_DIFFERENTLY in scene.signs else ()
+    resumed = (take.RELEASE_CHECKPOINT,) if Sign.RESUMED in scene.signs and scene.trains and not different else ()
+    return (*different, *resumed, *_room_for(message, scene))
+
+
+def _room_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     growth = scene.growth is not None and not scene.growth.of_host
     large = message.total is not None and message.requested is not None and message.requested >= message.total / 4
     if scene.activity is Activity.INFERENCE:
@@ -194,12 +244,14 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.SHARDED_STATE, take.COPIES_ON_HOST, take.OFFLOAD)
     if scene.activity is Activity.ENGINE:
         in_pieces = message.unallocated is not None and message.unallocated >= (message.requested or 0) > 0
-        return (
-            *_engine(scene.engine, scene.stage, message),
-            *((_expandable(message, scene),) if in_pieces else ()),
-        )
+        # Large pieces that lie idle are joined by the setting; small ones lie in every cache.
+        in_large = in_pieces and message.total is not None and (message.requested or 0) >= message.total / 64
+        settings = _engine(scene.engine, scene.stage, message, scene)
+        joined = _expandable(message, scene) if in_pieces else ()
+        return (*joined, *settings) if in_large else (*settings, *joined)
     if scene.activity is Activity.COMPILATION:
-        return (take.COMPILE_PLAINLY, take.MIXED_PRECISION, take.SMALLER_BATCHES)
+        steps = (take.MIXED_PRECISION, take.SMALLER_BATCHES) if scene.trains else ()
+        return (take.COMPILE_PLAINLY, *(() if scene.stage == "extension" else (take.COMPILE_ALONE,)), *steps)
     shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
     if scene.activity is Activity.UNKNOWN:
         return (*((take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()), *take.LIVE_TENSORS_OF_ANY, *(shapes or _tenth(message)))
@@ -207,7 +259,18 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
     kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
     trials = (take.NOTHING_BETWEEN_TRIES,) if Sign.TRIALS in scene.signs else ()
-    return (*margin, *kept, *state, *trials, *take.LIVE_TENSORS, take.HANDLER, *(shapes or _tenth(message)))
+    live: tuple[Remedy, ...] = take.LIVE_TENSORS
+    if scene.raised and scene.stage != "optimizer":
+        # The traceback shows a step of the training itself: what is for its evaluation comes last.
+        live = (
+            take.NO_GRAPH_PAST_ITS_STEP,
+            take.SMALLER_BATCHES,
+            take.CROP_SAMPLES,
+            take.CHECKPOINTING,
+            take.MIXED_PRECISION,
+            live[0],
+        )
+    return (*margin, *kept, *state, *trials, *live, take.HANDLER, *(shapes or _tenth(message)))
 
 
 def _tenth(message: Message) -> tuple[Remedy, ...]:
@@ -231,7 +294,14 @@ def _batch_search(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     )
 
 
-def _expandable(message: Message, scene: Scene) -> Remedy:
+def _expandable(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """The setting that lets segments grow; () where the log says that the platform has none."""
+    if Sign.SEGMENTS_REFUSED in scene.signs:
+        return ()
+    return (_segments(message, scene),)
+
+
+def _segments(message: Message, scene: Scene) -> Remedy:
     if Sign.SEGMENTS_SET in scene.signs:
         return take.SEGMENTS_TAKE_EFFECT
     if message.text.endswith("cached)"):
@@ -298,7 +368,9 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
         running = room if scene.stage in ("forward", "backward", "optimizer", "gradients") else ()
         return (*switch, take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], *running)
     if message.backend == "MPS":
-        return (take.FEWER_METAL_GRAPHS, *room)
+        # Graphs pile up in a program that runs on; one large call takes buffers.
+        many = Sign.PROGRESSED in scene.signs or scene.activity is not Activity.INFERENCE
+        return (take.FEWER_METAL_GRAPHS, *room) if many else (*room, take.FEWER_METAL_GRAPHS)
     if message.family is Family.WORKSPACE:
         return room
     if message.family is Family.RAW:
@@ -308,6 +380,8 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
             return (*room, *_other_processes(message)[:1])
         if scene.stage == "restored":
             return (take.LOAD_ONTO_OWN_DEVICE, *_other_processes(message), *room)
+        if Sign.WSL in scene.signs:
+            return (take.MORE_FOR_WSL, take.LESS_PINNED, take.FIND_THE_PLACE, *_other_processes(message)[:1], *room)
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
         return (take.FIND_THE_PLACE, *pinned, *_other_processes(message)[:1], *room)
     return (take.LEAVE_ROOM, *_other_processes(message)[:1], *room)
@@ -329,6 +403,7 @@ _STAGE_OF_FAMILY = {
 _ORDER = {
     "weights": ("shard", "quant", "offload"),
     "share": ("others", "share down"),
+    "own share": ("share down", "others"),
     "no cache": ("share up", "quant", "shard", "length", "cache"),
     "split": ("length", "cache", "quant", "tokens", "shard"),
     "length": ("length", "share up", "cache", "quant", "shard"),
@@ -379,11 +454,40 @@ _LENGTHS = (re.compile(r"maximum model length is (\d{1,9})"), re.compile(r"store
 """Where an engine's own message says which length would fit."""
 
 
-def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
+def _media_engine(name: str, message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """Settings of an engine that makes pictures, films or speech."""
+    engine = MEDIA_ENGINES[name]
+    asked = Sign.OFFLOAD_SET in scene.signs
+    offload = take.OFFLOAD_TAKES_EFFECT if asked else replace(take.OFFLOAD, code=engine.offload)
+    layers = Remedy(
+        "Bring the layers to the device one after another", "slower, but only one or two of them are there", engine.layers
+    )
+    shard = Remedy(
+        "Spread the work over several devices", "each then has a part of the sequence, or of the weights", engine.shard
+    )
+    if scene.stage == "weights" or scene.activity is Activity.LOADING:
+        return (offload, take.WEIGHTS_IN_FEWER_BITS, layers, shard)
+    tenth = message.total is not None and message.requested is not None and message.requested >= message.total / 16
+    tiles = Remedy(
+        "Decode in tiles", "the decoder's activations scale with the area of a picture and the number of frames", engine.tiles
+    )
+    shapes = (take.SHAPES, take.FUSED_ATTENTION) if tenth else ()
+    return (take.INFER_LESS, *shapes, tiles, offload, layers, shard)
+
+
+def _share_down(share: float | None) -> str:
+    """A share below the one that is in force, or the usual one where that is not known."""
+    return "0.80" if share is None or share > 0.85 else f"{max(share - 0.15, SMALLEST_SHARE):.2f}"
+
+
+def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """The engine's settings for ``stage``, by the engine's names for them."""
+    if name in MEDIA_ENGINES:
+        return _media_engine(name, message, scene)
     engine = ENGINES.get(name)
-    remedies: list[Remedy] = []
-    for wanted in _ORDER.get(stage, _ORDER[""]):
+    own = Sign.PARENT_ON_DEVICE in scene.signs and stage == "share"
+    remedies: list[Remedy] = [take.RELEASE_BEFORE_ENGINE] if own else []
+    for wanted in _ORDER["own share" if own else stage if stage in _ORDER else ""]:
         if wanted == "others":
             remedies += _other_processes(message)
             continue
@@ -393,6 +497,13 @@ def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
         title, why, field, value = _SETTINGS[wanted]
         setting = str(getattr(engine, field)) if engine is not None else ""
         if engine is not None and not setting:
+            continue
+        if wanted == "offload" and Sign.OFFLOAD_SET in scene.signs:
+            remedies.append(take.OFFLOAD_TAKES_EFFECT)
+            continue
+        if wanted == "share down":
+            value = _share_down(scene.share)
+        if wanted == "share up" and scene.share is not None and scene.share >= float(value):
             continue
         if wanted == "length":
             # what the engine's own message says would fit
@@ -407,16 +518,20 @@ def _engine(name: str, stage: str, message: Message) -> tuple[Remedy, ...]:
     return tuple(remedies)
 
 
-def _other_program(message: Message) -> tuple[Remedy, ...]:
+def _other_program(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     setting = OTHER_PROGRAMS.get(message.writer)
     bounded = (
         (Remedy(f"Bound what {message.writer} takes, by its own settings", "its documentation names them", setting[0]),)
         if setting is not None
         else (Remedy(f"Look for the settings of {message.writer}", "it decides by itself how much it allocates"),)
     )
+    if is_check(message):
+        return (take.CHECK_ESTIMATE, *bounded)
     if message.backend == "CPU":
         return bounded
+    picture = (take.PICTURES_ON_HOST,) if Sign.PICTURE in scene.signs and message.writer == "llama.cpp" else ()
     return (
+        *picture,
         *bounded,
         Remedy(
             "Leave it room on the device",
@@ -441,7 +556,7 @@ def _host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if scene.stage == "extension":
         return (take.FEWER_COMPILERS,)
     if message.family is Family.RAW:
-        return (take.PINNED, take.FEWER_WORKERS)
+        return (take.PINNED, take.FEWER_WORKERS) if scene.trains or Sign.LOADER in scene.signs else (take.PINNED,)
     if message.family is Family.NCCL:
         return (take.NCCL_WITHOUT_HOST_MEMORY, take.MORE_SHARED_MEMORY)
     return (*_limits_of_host(message, scene), *_room_on_host(message, scene))
@@ -470,20 +585,37 @@ def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs else ()))
 
 
+_FROM_OUTSIDE = (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.WORKER_GONE, Family.KERNEL_KILLED)
+
+
+def _asked_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """More memory of the host, for a process that was ended from outside."""
+    if message.family not in _FROM_OUTSIDE:
+        return ()
+    code = _LIMITS.get(message.writer, "")
+    asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
+    return (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
+
+
 def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    """What makes room on the host, for what was running there."""
-    from_outside = message.family in (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.WORKER_GONE, Family.KERNEL_KILLED)
-    more: tuple[Remedy, ...] = ()
-    if from_outside:
-        code = _LIMITS.get(message.writer, "")
-        asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
-        more = (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
+    """What makes room on the host, for what was running there; a limit that the log shows comes first."""
     if message.writer == "LLVM":
         return (take.MORE_FOR_COMPILER,)
+    more, room = _asked_for(message, scene), _less_on_host(message, scene)
+    told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST}
+    nothing_known = scene.activity is Activity.UNKNOWN and not told and not scene.trains
+    shown = message.family is Family.HOST_LIMIT or Sign.LIMITED in scene.signs or nothing_known
+    return tuple(dict.fromkeys((*more, *room) if shown else (*room, *more)))
+
+
+def _less_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    from_outside = message.family in _FROM_OUTSIDE
+    loader = scene.trains or Sign.LOADER in scene.signs or "worker" in message.text
+    workers = (take.FEWER_WORKERS,) if loader else ()
     if scene.activity is Activity.SAVING:
-        return (take.SHARDED_STATE, take.FEWER_WORKERS, *more)
+        return (take.SHARDED_STATE, *workers)
     if Sign.STATE_BUILT in scene.signs:
-        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, *more)
+        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY)
     if message.family is Family.HOST_ARRAY and "for an array" in message.text:
         large = message.requested is not None and message.requested >= 16 * GIB
         return (
@@ -493,25 +625,23 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
             take.FEWER_WORKERS,
         )
     if Sign.STATE_ON_HOST in scene.signs:
-        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, take.FEWER_WORKERS, *more)
+        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, take.FEWER_WORKERS)
+    if Sign.SERVER_WORKERS in scene.signs:
+        return (take.FEWER_SERVER_WORKERS, take.LOAD_LAZILY, take.LESS_ON_HOST)
+    if scene.activity is Activity.ENGINE and from_outside:
+        return (take.LESS_OF_ENGINE_ON_HOST,)
+    if scene.library and from_outside and not scene.trains:
+        return (take.LESS_ON_HOST,)
     if scene.activity is Activity.LOADING:
-        return (take.LOAD_LAZILY, take.WEIGHTS_IN_FEWER_BITS, take.LOAD_ONCE, *(more or (take.FEWER_WORKERS,)))
+        return (take.LOAD_LAZILY, take.WEIGHTS_IN_FEWER_BITS, take.LOAD_ONCE, *(() if from_outside else (take.FEWER_WORKERS,)))
     if scene.activity is Activity.INFERENCE:
-        no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
-        parts = (take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS)
-        if from_outside:
-            workers = (take.FEWER_WORKERS,) if "worker" in message.text else ()
-            return (*workers, *parts, *more, *no_graph)
-        if scene.no_grad:
-            small = message.requested is not None and message.requested < 64 * MIB
-            return (take.UNLOAD, *(() if small else (take.INFER_LESS,)), take.LOAD_LAZILY)
-        return (*no_graph, take.NO_GRAPH_PAST_ITS_STEP, take.INFER_LESS, take.FEWER_WORKERS, take.LOAD_LAZILY)
+        return _inference_on_host(message, scene, workers)
     if message.writer == "Ray":
-        return (take.FEWER_ACTORS, take.FEWER_WORKERS, take.LOAD_LAZILY, *more)
+        return (take.FEWER_ACTORS, *workers, take.LOAD_LAZILY)
     if from_outside:
-        shown = Sign.WORKERS in scene.signs or "worker" in message.text
-        first = (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY, *more)
-        return first if shown else (*more, take.LOAD_LAZILY, take.NO_GRAPH_PAST_ITS_STEP, take.FEWER_WORKERS)
+        if not loader:
+            return (take.LOAD_LAZILY, take.FIND_WHAT_GROWS)
+        return (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY)
     if scene.activity is Activity.UNKNOWN and message.family is Family.HOST_ARRAY:
         return (take.ARRAYS_IN_PARTS, take.LOAD_LAZILY, take.FEWER_WORKERS)
     if scene.activity is Activity.UNKNOWN:
@@ -530,6 +660,16 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         take.SMALLER_BATCHES,
         take.CHECKPOINTING,
     )
+
+
+def _inference_on_host(message: Message, scene: Scene, workers: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
+    if message.family in _FROM_OUTSIDE:
+        return (*workers, take.UNLOAD, take.LOAD_LAZILY, take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS, *no_graph)
+    if scene.no_grad:
+        small = message.requested is not None and message.requested < 64 * MIB
+        return (take.UNLOAD, *(() if small else (take.INFER_LESS,)), take.LOAD_LAZILY)
+    return (*no_graph, take.NO_GRAPH_PAST_ITS_STEP, take.INFER_LESS, take.FEWER_WORKERS, take.LOAD_LAZILY)
 
 
 _WITHOUT_CACHE = frozenset(

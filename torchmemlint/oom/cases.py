@@ -115,8 +115,35 @@ def _without_echoes(cases: Sequence[Case]) -> list[Case]:
     return [
         case
         for case in cases
-        if case.message.family is not Family.UNNAMED or not (certain or any(abs(case.row - row) <= ECHO for row in known))
+        if (case.message.family is not Family.UNNAMED or not (certain or any(abs(case.row - row) <= ECHO for row in known)))
+        and not any(_repeats(case.message, other.message) or _says_again(case, other) for other in cases)
     ]
+
+
+_FIGURES = ("requested", "total", "free", "allocated", "reserved", "unallocated")
+
+
+def _repeats(message: Message, other: Message) -> bool:
+    """Whether ``message`` is ``other`` cut off: a client or a logger prints the first figures of what its server has raised."""
+    if (message.family, message.backend, message.device) != (other.family, other.backend, other.device):
+        return False
+    own = [(name, size) for name in _FIGURES if (size := getattr(message, name)) is not None]
+    more = sum(getattr(other, name) is not None for name in _FIGURES)
+    return 3 <= len(own) < more and all(getattr(other, name) == size for name, size in own)
+
+
+def _says_again(case: Case, other: Case) -> bool:
+    """Whether ``case`` says in a line nearby what ``other`` has said: the next layer of a program names the same size, or a handler quotes the
+    words of the exception."""
+    message, first = case.message, other.message
+    if case is other or message.family is not first.family or abs(case.row - other.row) > ECHO:
+        return False
+    if message.family is Family.OTHER_PROGRAM:
+        sizes = message.requested, first.requested
+        near = sizes[0] is not None and sizes[1] is not None and abs(sizes[0] - sizes[1]) <= sizes[1] / 1000
+        return near and message.writer == first.writer and case.row > other.row and case.source == other.source
+    bare = all(getattr(message, name) is None for name in _FIGURES)
+    return bare and len(message.text) > len(first.text) and message.text.startswith(first.text)
 
 
 def _same(occurrence: Occurrence) -> object:

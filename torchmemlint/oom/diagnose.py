@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchmemlint.oom.engines import ENGINES
 from torchmemlint.oom.meanings import (
     Diagnosis,
     Kind,
@@ -404,10 +405,26 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
     if idle is None and live < 0.8 * total:
         cut_off = "The message is cut off before the figures that show the cause."
         pooled = "The message does not say what the allocator's pool holds idle."
+        rest = total - (m.free or 0) - allocated
+        if m.family is Family.ASYNC and m.free is not None and rest > total / 8:
+            idle_or_held = f"{format_size(rest)} are neither free nor allocated: idle in the pool, cut up by sizes that vary, or held by others"
+            shares = (*shares, idle_or_held)
         return Diagnosis(Kind.UNCLEAR, pooled if m.family is Family.ASYNC else cut_off, shares)
     while_ = while_doing(scene)
-    if live >= 0.8 * total:
-        what = "weights, caches and buffers of the engine" if scene.activity is Activity.ENGINE else "live tensors"
+    beside_cache = _beside_cache(m, total, reserved, beside) if scene.activity is Activity.ENGINE else 0
+    if beside_cache > total / 2:
+        headline = (
+            f"The engine holds {format_size(beside_cache)} of {format_size(total)} outside PyTorch, in its own runtime; the part that runs in PyTorch "
+            f"has {format_size(live)} and found no room for {format_size(requested)} more."
+        )
+    elif live >= 0.8 * total:
+        what = "live tensors"
+        if scene.activity is Activity.ENGINE:
+            what = (
+                "weights, caches and buffers of the engine"
+                if scene.engine in ENGINES
+                else "weights and activations of the engine"
+            )
         headline = f"The device is full of {what}: {format_size(live)} of {format_size(total)} ({percent(live, total)})."
     else:
         headline = f"{format_size(live)} of live tensors and {format_size(requested)} more do not fit into {format_size(total)}"
@@ -417,6 +434,14 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
     if requested >= total / 4:
         shares = (f"one allocation asks for {percent(requested, total)} of the device: {elements(requested, scene)}", *shares)
     return Diagnosis(Kind.GENUINE, headline, (*((f"it failed {while_}",) if while_ else ()), *shares))
+
+
+def _beside_cache(m: Message, total: int, reserved: int, beside: Holders) -> int:
+    """Bytes that this process holds outside PyTorch's cache, as far as the message shows it."""
+    own = own_share(m)
+    if own is None and m.free is not None and m.processes:
+        own = total - m.free - beside.of_ranks - beside.of_others
+    return max(0, own - reserved) if own is not None else 0
 
 
 def _shares(m: Message, total: int, reserved: int, allocated: int) -> list[str]:
@@ -445,7 +470,12 @@ def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
         return ()
     pids = [str(pid) for pid, _ in (*beside.ranks, *beside.named)]
     whose = f", by process {', '.join(pids[:8])}" if pids else ""
-    return (f"held outside this process {format_size(held)} ({percent(held, m.total)}){whose}",)
+    if beside.ranks and not beside.named:
+        whose += ": their shares and numbers are those of the ranks or workers of one launch"
+    size = f"{format_size(held)} ({percent(held, m.total)})"
+    if not pids and own_share(m) is None:
+        return (f"neither free nor in PyTorch's cache {size}: other processes hold it, or this one beside its cache",)
+    return (f"held outside this process {size}{whose}",)
 
 
 def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis:
@@ -467,8 +497,8 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
             f"idle in the cache {format_size(m.unallocated or 0)}: the last pieces of a full device, so fragmentation is not the cause"
         )
     held = beside.of_others
-    # Where nobody is named, it may also be what this program holds outside PyTorch's cache.
-    shared = held <= total / 2 or not beside.named
+    # Where nobody is named, it may also be what this program holds outside PyTorch's cache; next to nothing in it speaks against that.
+    shared = held <= total / 2 or (not beside.named and own > total / 20)
     if m.free is not None and m.requested is not None and m.free >= driver_request(m.requested):
         because.append(f"{format_size(m.free)} were free when the report was written: what others hold changes in between")
     elif held <= total / 2 and m.requested is not None:
@@ -478,10 +508,10 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
             if enough
             else f"even with all of it free, the {format_size(m.requested)} asked for would not fit"
         )
-    small = f": {percent(held, total)} of a small device" if total <= 8 * GIB else f" ({percent(held, total)})"
+    small = ", a small device" if total <= 8 * GIB and held <= total / 2 else ""
     return Diagnosis(
         Kind.OTHER_PROCESSES,
-        f"Others hold {format_size(held)} of this device's {format_size(total)}{small}.",
+        f"Others hold {format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small}.",
         tuple(because),
         shared=shared,
     )
@@ -512,7 +542,7 @@ def _mps(m: Message, scene: Scene) -> Diagnosis:
     if other > m.allowed / 2:
         return Diagnosis(
             Kind.OUTSIDE_CACHE,
-            f"{format_size(other)} of this process's GPU memory are no tensors: Metal graphs, kernels and their caches.",
+            f"{format_size(other)} of this process's GPU memory are no tensors: Metal's own buffers, as convolutions take them, its graphs and their caches.",
             figures,
         )
     return Diagnosis(

@@ -124,6 +124,45 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
     }
 )
 
+
+@dataclass(frozen=True, slots=True)
+class MediaEngine:
+    """What the settings of an engine that makes pictures, films or speech are called; "" where it has none.
+
+    offload  parts of the model that wait on the host
+    layers   layers that are brought to the device one after another
+    tiles    decoding in tiles
+    shard    devices that share the work
+    source   the engine's page or file that lists them
+    """
+
+    offload: str
+    layers: str
+    tiles: str
+    shard: str
+    source: str
+
+
+MEDIA_ENGINES: Mapping[str, MediaEngine] = MappingProxyType(
+    {
+        "vLLM-Omni": MediaEngine(
+            offload="--enable-cpu-offload",
+            layers="--enable-layerwise-offload",
+            tiles="--vae-use-tiling --vae-use-slicing",
+            shard="--ulysses-degree 2",
+            source="docs.vllm.ai/projects/vllm-omni, user_guide/diffusion",
+        ),
+        "SGLang Diffusion": MediaEngine(
+            offload="--dit-cpu-offload --text-encoder-cpu-offload --vae-cpu-offload",
+            layers="--dit-layerwise-offload",
+            tiles="--vae-tiling",
+            shard="--num-gpus 2 --ulysses-degree 2",
+            source="docs.sglang.io/diffusion/api/cli",
+        ),
+    }
+)
+"""Engines whose lists have no cache of keys and values."""
+
 OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "llama.cpp": (

@@ -91,7 +91,7 @@ def while_doing(scene: Scene) -> str:
     """ "during training", "while weights were loaded or moved", …; "" when nothing shows it."""
     return {
         Activity.TRAINING: "during training",
-        Activity.INFERENCE: "during inference",
+        Activity.INFERENCE: "during inference, in a program that trains" if scene.trains else "during inference",
         Activity.LOADING: "while weights were loaded or moved",
         Activity.COMPILATION: "during compilation",
         Activity.SAVING: "while a checkpoint was saved",
@@ -145,6 +145,7 @@ _CATCHABLE = frozenset(
         Family.LIBRARY,
         Family.CPU,
         Family.HOST_ARRAY,
+        Family.NO_PLAN,
     }
 )
 """Messages of an exception that a program can catch."""
@@ -280,6 +281,9 @@ def _many_reasons(who: str) -> Diagnosis:
     )
 
 
+_WSL = "under WSL, the same error comes when the virtual machine's own memory is used up, which is half of the machine's by default"
+
+
 def _raw(m: Message, scene: Scene) -> Diagnosis:
     if scene.library and not m.writer:
         return _other_program(replace(m, writer=scene.library), scene)
@@ -312,6 +316,7 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
         "The driver refused memory that was asked for outside PyTorch's cache.",
         (
             *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
+            *((_WSL,) if Sign.WSL in scene.signs else ()),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
             late,
@@ -343,11 +348,23 @@ def _batch_search(m: Message, scene: Scene) -> Diagnosis:
 
 
 _SAYS_WHY = re.compile(r"(?i)oom|out of memory|RAM was full")
+_LISTED = re.compile(r"\(2\) ")
+"""The second item of a list: a launcher that does not know prints all that may have been."""
+_SUPPOSED = re.compile(r"\bPerhaps\b|\bdue to high memory usage\b")
 
 
 def _killed(m: Message, scene: Scene) -> Diagnosis:
     if scene.stage == "extension":
         return _BY_FAMILY[Family.COMPILER_KILLED](m, scene)
+    if _LISTED.search(m.text) is not None:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "A process ended, and the line lists what may have been the reason: that the host's memory ran out is only one of them.",
+            (
+                "the list is the launcher's, which does not know",
+                "what that process printed last, and the kernel's log, tell more",
+            ),
+        )
     if _SAYS_WHY.search(m.text) is None:
         if Sign.ENDED_BY_OTHERS in scene.signs:
             return Diagnosis(
@@ -365,10 +382,13 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
                 ),
             )
     proof = "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`"
+    doubt = "that memory was the reason is likely, not certain: a person, a scheduler or a server's own timeout may send the same signal"
+    certain = _SAYS_WHY.search(m.text) is not None and _SUPPOSED.search(m.text) is None
+    limit = ("the log shows a limit of the host's memory, of a container or a job",) if Sign.LIMITED in scene.signs else ()
     return Diagnosis(
         Kind.HOST_MEMORY,
         "A process was killed from outside, as the system does when the host's memory runs out.",
-        (*_state_on_host(scene), *circumstances(scene, device=False), proof),
+        (*(() if certain else (doubt,)), *limit, *_state_on_host(scene), *circumstances(scene, device=False), proof),
     )
 
 
@@ -523,7 +543,26 @@ def _library_init(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.UNCLEAR,
         "A CUDA library could not start, most often because no memory was left for its handle.",
-        ("a wrong driver or an earlier failed kernel look the same: run once with CUDA_LAUNCH_BLOCKING=1",),
+        (
+            "an earlier kernel that failed, as by an index or a token beyond its table, and a wrong driver look the same: "
+            "run once with CUDA_LAUNCH_BLOCKING=1",
+        ),
+    )
+
+
+def _no_plan(m: Message, scene: Scene) -> Diagnosis:
+    headline = (
+        "cuDNN failed inside, as it also does when no memory is left for its kernels or its workspace."
+        if "INTERNAL_ERROR" in m.text
+        else "cuDNN found no algorithm that it can run, most often because none has room for its workspace."
+    )
+    return Diagnosis(
+        Kind.UNCLEAR,
+        headline,
+        (
+            "it says the same of a number format or a shape that the GPU does not support, and of mismatched library versions",
+            "run the same line with a batch of one: if it works, memory was the reason",
+        ),
     )
 
 
@@ -540,11 +579,15 @@ def _cap(m: Message, scene: Scene) -> Diagnosis:
 
 def _exabyte(m: Message, scene: Scene) -> Diagnosis:
     timed_out = ("a collective operation timed out before: a size that it should have brought is garbage, so look there first",)
+    out_of_step = (
+        "the size was received in a collective operation: ranks that are out of step read one another's data as a length",
+    )
     return Diagnosis(
         Kind.OVERSIZED_REQUEST,
         "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
         (
             *(timed_out if Sign.TIMED_OUT in scene.signs else ()),
+            *(out_of_step if Sign.COLLECTIVE in scene.signs else ()),
             "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
         ),
     )
@@ -639,14 +682,18 @@ def _engine_share(m: Message, scene: Scene) -> Diagnosis:
             ("free them, or let the engine use others",),
         )
     held, share = m.total - m.free, share_that_fits(m.free, m.total)
+    own = Sign.PARENT_ON_DEVICE in scene.signs
+    parent = "the program had used the device itself before it started the engine: its own tensors and cache are the first to suspect"
     return Diagnosis(
         Kind.ENGINE_SETTINGS,
         f"{m.writer} is set to take {format_size(m.requested)} of the device, of which only {format_size(m.free)} are free.",
         (
             f"something else holds {format_size(held)} of {format_size(m.total)} ({percent(held, m.total)}) before the engine starts",
             *((f"with what is free now, a share of {share:.2f} would fit",) if share >= SMALLEST_SHARE else ()),
+            *((parent,) if own else ()),
             "an earlier engine that still ends, another process, a desktop, or the memory that an integrated GPU shares with the host",
         ),
+        shared=own,
     )
 
 
@@ -663,6 +710,15 @@ def _engine_length(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+_CHECKED = re.compile(r"requires more (?:system )?memory|memory layout cannot be allocated")
+"""What a program says that has only compared its estimate with what it takes for free."""
+
+
+def is_check(m: Message) -> bool:
+    """Whether a program refused by an estimate, before it allocated anything."""
+    return m.family is Family.OTHER_PROGRAM and _CHECKED.search(m.text) is not None
+
+
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
     if "CL_OUT_OF_RESOURCES" in m.text:
         return _many_reasons("OpenCL")
@@ -673,6 +729,17 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
             ("what does not go to the devices lies there: layers, cache and buffers", "the message is not PyTorch's"),
         )
     size = f" {format_size(m.requested)}" if m.requested is not None else ""
+    if is_check(m):
+        there = f", of which it sees {format_size(m.free)}" if m.free is not None else ""
+        return Diagnosis(
+            Kind.OTHER_PROGRAM,
+            f"{m.writer} refused before it allocated anything: by its own estimate it needs{size or ' more'}{there or ' than there is'}.",
+            (
+                "nothing ran out: such a check can be wrong on both sides, in what it needs and in what it takes for free",
+                "in a container, a program may count the page cache as used, or the machine's memory as its own",
+                "the message is not PyTorch's",
+            ),
+        )
     return Diagnosis(
         Kind.OTHER_PROGRAM,
         f"{m.writer.replace('the ', 'The ', 1)} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
@@ -695,7 +762,10 @@ def _host_limit(m: Message, scene: Scene) -> Diagnosis:
         (
             *used,
             *circumstances(scene, device=False),
-            "the memory of GPUs does not count there; that of loader workers and of all ranks on the node does",
+            "the memory of a GPU does not count there, unless it is the host's own, as that of an integrated GPU is",
+            "that of loader workers and of all ranks on the node does"
+            if scene.trains
+            else "that of all its processes does; a program that sizes its caches by the machine's memory does not see the limit",
         ),
     )
 
@@ -727,7 +797,8 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.BLOCK_LIMIT: block_limit,
     Family.DIRECTML: lambda m, scene: Diagnosis(
         Kind.UNCLEAR,
-        "DirectML could not allocate a tensor; it gives no figures about the device.",
+        f"The GPU's video memory had no room for a tensor{' ' + while_doing(scene) if while_doing(scene) else ''}; DirectML does not say "
+        "who holds the rest.",
         (f"asked for {format_size(m.requested)}",) if m.requested is not None else (),
     ),
     Family.WORKSPACE: _outside("An operator (its workspace)"),
@@ -736,12 +807,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.LIBRARY: _outside("A library (its handle or workspace)"),
     Family.NCCL: _nccl,
     Family.LIBRARY_INIT: _library_init,
-    Family.NO_PLAN: _fixed(
-        Kind.UNCLEAR,
-        "cuDNN found no algorithm that it can run, most often because none has room for its workspace.",
-        "it says the same of a number format or a shape that the GPU does not support, and of mismatched library versions",
-        "run the same line with a batch of one: if it works, memory was the reason",
-    ),
+    Family.NO_PLAN: _no_plan,
     Family.KERNEL: _kernel,
     Family.BATCH_SEARCH: _batch_search,
     Family.MANAGED: _managed,

@@ -203,6 +203,9 @@ _FIELDS_HOST_LIMIT = {
     "allocated": rf"was running was {SIZE} /",
     "total": rf"was running was [\d.]{{1,9}} ?[KMGT]i?B / {SIZE}",
 }
+_FIELDS_OTHER_PROGRAM = {
+    "free": rf"than is available \({SIZE}\)",
+}
 _FIELDS_KERNEL = {
     "requested": r"(?:Required: |local memory \()(\d{1,12})()",
     "allowed": r"(?:Hardware limit: ?|exceeds limit \()(\d{1,12})()",
@@ -254,6 +257,7 @@ _FIELDS: Mapping[Family, Mapping[str, re.Pattern[str]]] = MappingProxyType(
             for family, pattern in _REQUEST.items()
             if family not in (Family.PARENTHESES, Family.SENTENCES)
         },
+        Family.OTHER_PROGRAM: _compiled(_FIELDS_OTHER_PROGRAM | {"requested": _REQUEST[Family.OTHER_PROGRAM]}),
     }
 )
 _PROCESS = re.compile(rf"Process (\d{{1,10}}) has {SIZE} memory in use")

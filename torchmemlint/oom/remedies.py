@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.rules.card import Advice
@@ -225,6 +225,8 @@ INFER_LESS = Remedy(
     "results = [model(part) for part in inputs.split(8)]    # diffusers: pipe.vae.enable_tiling()",
     Advice.SHAPES,
 )
+INFER_LESS_OF_ONE = replace(INFER_LESS, title="Infer on less at a time: a shorter or cut input, a lower resolution, tiles")
+"""Where a batch has one sample already."""
 RESULTS_TO_HOST = Remedy(
     "Move each result to the host as it comes",
     "results collected on the device fill it, whatever one step needs",
@@ -412,6 +414,12 @@ PRINT_SIZES = Remedy(
     "a count, length or index is wrong before it; an extension that was built for another torch, CUDA or number of channels reads garbage",
     "print({name: (t.shape, t.dtype, t.isfinite().all().item()) for name, t in inputs.items()})    # then rebuild the extension",
 )
+PRINT_RECEIVED = replace(
+    PRINT_SIZES,
+    why="a length that another rank sent is wrong before it",
+    code="print(rank, [tuple(t.shape) for t in received])    # on each rank, before the call",
+)
+"""The same where the size came in a collective operation."""
 SMALLER_BLOCKS = Remedy(
     "Allocate in blocks below 4 GiB, or lift the driver's limit",
     "the limit is one of a single allocation; newer drivers and releases have it relaxed",
@@ -480,10 +488,77 @@ FEWER_ACTORS = Remedy(
 UNLOAD = Remedy(
     "Release models that are not in use",
     "what is offloaded or cached between runs stays in the host's memory",
-    "del model; gc.collect()        # ComfyUI: --disable-smart-memory, --cache-none",
+    "del model; gc.collect()        # ComfyUI: --cache-ram 20 below the limit, --disable-smart-memory, --cache-none",
 )
 CHECK_INDICES = Remedy(
     "Check indices and labels against the sizes that they index",
     "tokens beyond the vocabulary, classes beyond the last one, positions beyond the longest",
     "assert int(ids.max()) < embedding.num_embeddings        # on the CPU the error names the place",
+)
+RELEASE_CHECKPOINT = Remedy(
+    "Read the checkpoint onto the host, and drop it once its states are loaded",
+    "a run that goes on from a checkpoint holds its weights and its optimizer state a second time as long as the dictionary lives",
+    'state = torch.load(path, map_location="cpu", mmap=True)\nmodel.load_state_dict(state["model"])\noptimizer.load_state_dict(state["optimizer"])\ndel state',
+    Advice.LOADING,
+)
+SETTINGS_OF_CHECKPOINT = Remedy(
+    "See which settings the checkpoint brought",
+    "the log warns that they are not those that were given: the batch of the interrupted run may be the one that runs now",
+    "grep -n batch_size checkpoint-*/trainer_state.json        # correct it there, or use a newer release of the trainer",
+)
+RELEASE_BEFORE_ENGINE = Remedy(
+    "Release what the program itself holds before it starts the engine, or start the engine in a program of its own",
+    "a model that was made or trained before stays on the device, and so does the idle cache of the allocator",
+    "del model, trainer; gc.collect()        # the cache goes with the process: run the first part in one that ends",
+)
+FEWER_SERVER_WORKERS = Remedy(
+    "Start one worker of the web server",
+    "each worker is a process with a copy of the model",
+    "gunicorn -w 1 app:app        # uvicorn --workers 1; a larger --timeout, if loading takes long",
+)
+LESS_ON_HOST = Remedy(
+    "Take less of the host's memory: a smaller or more quantized model, a shorter context, one copy",
+    "weights that are read, caches and what is kept for a GPU all lie there",
+    "free -h        # beside the limit of the container or job; llama.cpp: -c, --cache-ram, --no-mmap",
+)
+LESS_OF_ENGINE_ON_HOST = Remedy(
+    "Let the engine keep less on the host",
+    "space for swapping and offloaded weights are set aside for each GPU; for one GPU, Ray and its object store are not needed",
+    "--swap-space 1 --cpu-offload-gb 0        # vLLM; without --worker-use-ray",
+)
+CHECK_ESTIMATE = Remedy(
+    "Compare the estimate with what is really there",
+    "available memory counts what can be given back, as the page cache; what is free does not",
+    "free -h; cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.stat        # a newer release may count better; a restart empties the cache",
+)
+PICTURES_ON_HOST = Remedy(
+    "Work on smaller pictures, or keep their encoder on the host",
+    "a picture's encoder has a buffer of its own, which grows with the picture; context and cache have no part in it",
+    "llama-server --no-mmproj-offload --image-max-tokens 1024",
+)
+RANKS_IN_STEP = Remedy(
+    "Look for the rank that left the order of collectives",
+    "one that saves, evaluates or ends while the others go on receives what is meant for another call",
+    "export TORCH_DISTRIBUTED_DEBUG=DETAIL NCCL_DEBUG=INFO        # calls under `if rank == 0`, batches that differ in number",
+)
+READ_WORKER_LOG = Remedy(
+    "Read what the process itself printed last",
+    "an error of its own, or its lack, tells which of the reasons it was",
+    "ls -t /tmp/ray/session_latest/logs/worker-*.err | head -3        # Ray; else the rank's own log",
+)
+OFFLOAD_TAKES_EFFECT = Remedy(
+    "See that the offloading takes effect for the part that fails",
+    "it was asked for, and this part was put on the device all the same: some are built there first, in 32 bits, or are not covered by the setting",
+    "# a newer release of the engine; until then, this part loaded on the host and in 16 bits, before the others",
+)
+CROP_SAMPLES = Remedy(
+    "Shorten or crop the samples: length, resolution, frames",
+    "activations scale with them, attention with the square of the length",
+    "sample = sample[:, :, :16]        # fewer frames or tokens; then sequence or model parallelism over the devices",
+    Advice.SHAPES,
+)
+COMPILE_ALONE = Remedy(
+    "Compile while little else is on the device, or on smaller sizes first",
+    "what is tried works on copies of the arguments; afterwards the compiled function needs less",
+    "model(small_batch)        # with dynamic=True; then the whole size",
 )

@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from torchmemlint.oom.signs import NEAR, SKIPS, Growth, Outcome, Sign, earlier_error, growth_of, outcome_of, signs_of
+from torchmemlint.oom.signs import (
+    NEAR,
+    SKIPS,
+    Growth,
+    Outcome,
+    Sign,
+    earlier_error,
+    growth_of,
+    outcome_of,
+    share_of,
+    signs_of,
+)
 from torchmemlint.oom.traceback import Frame, is_library
 
 MAX_LINES_BEFORE, MAX_LINES_AFTER = 120, 40
@@ -46,6 +57,8 @@ class Scene:
     raised      whether a traceback leads to the message
     package     the installed package that the innermost frame belongs to, "" when none does
     earlier     the last line above the message that ends with another exception, "" when there is none
+    trains      whether a frame or a line shows a training program, whatever it was doing
+    share       the part of the device that an engine was given, None when no line says it
     """
 
     activity: Activity = Activity.UNKNOWN
@@ -61,6 +74,8 @@ class Scene:
     raised: bool = False
     package: str = ""
     earlier: str = ""
+    trains: bool = False
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +105,9 @@ def _row(activity: Activity, stage: str, source: str, *, path: str = "", functio
 
 
 _ENGINE_PACKAGES = (
+    # What draws, speaks or films has settings of its own, beside those for language.
+    ("vLLM-Omni", re.compile(r"(?:^|/)vllm_omni/diffusion/"), "vllm-omni"),
+    ("SGLang Diffusion", re.compile(r"(?:^|/)sglang/multimodal_gen/"), "sglang"),
     ("vLLM", re.compile(r"(?:^|/)(?:vllm|vllm_ascend|vllm_omni|aphrodite)/"), "vllm, vllm-ascend, aphrodite-engine"),
     ("SGLang", re.compile(r"(?:^|/)sglang/"), "sglang"),
     ("TGI", re.compile(r"(?:^|/)text_generation_server/"), "text-generation-inference server"),
@@ -101,7 +119,7 @@ _ENGINE_PACKAGES = (
 _LIBRARIES = (
     (
         "llama.cpp",
-        re.compile(r"(?:^|/)llama_cpp/|\bggml[-_]|\bllama_model_load|\bllama_context\b"),
+        re.compile(r"(?:^|/)llama_cpp/|\bggml[-_]|\bllama_model_load|\bllama_context\b|\bload_tensors: "),
         "llama.cpp, llama-cpp-python",
     ),
     ("CTranslate2", re.compile(r"(?:^|/)ctranslate2/"), "CTranslate2"),
@@ -162,7 +180,11 @@ _ENGINE_LINES = (
         "vllm, sglang, TensorRT-LLM, lmdeploy: progress lines",
     ),
     ("profile", re.compile(r"Warming up model|[Mm]emory profiling"), "text-generation-inference router/src/main.rs; vllm"),
-    ("serving", re.compile(r"Prefill batch|Decode batch|Avg prompt throughput"), "sglang, vllm: progress lines"),
+    (
+        "serving",
+        re.compile(r"Prefill batch|Decode batch|Avg prompt throughput|\bMethod (?:Prefill|Decode) encountered"),
+        "sglang, vllm, text-generation-inference: lines of serving",
+    ),
 )
 _TRAIN, _INFER, _LOAD, _COMPILE = Activity.TRAINING, Activity.INFERENCE, Activity.LOADING, Activity.COMPILATION
 _SAVE = Activity.SAVING
@@ -515,12 +537,21 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         found = replace(found, activity=Activity.ENGINE, engine=engine)
     elif found.activity is Activity.UNKNOWN:
         found = replace(_from_lines([lead, *above, *below]), stage=found.stage)
-    if found.activity is Activity.ENGINE and not found.stage and not frames:
-        found = replace(found, stage=_engine_stage([*below[:NEAR], *above]))
+    if found.activity is Activity.ENGINE and not found.stage:
+        found = replace(found, stage=_engine_stage(above if frames else [*below[:NEAR], *above]))
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
-    if found.activity is Activity.LOADING and any(_GATHERED.search(frame.code) for frame in frames):
+    # In an interactive session the statement stands above the traceback, not in its frame.
+    called = [*(frame.code for frame in frames), next((line for line in above if line.startswith(">>> ")), "")]
+    if found.activity is Activity.LOADING and any(map(_GATHERED.search, called)):
         found = replace(found, stage="gathered")
-    if found.activity is Activity.UNKNOWN and frames and not is_library(frames[-1].path) and _FACTORY.search(frames[-1].code):
+    trains = found.activity is Activity.TRAINING or _trains(frames, above)
+    if (
+        found.activity is Activity.UNKNOWN
+        and not found.stage
+        and frames
+        and not is_library(frames[-1].path)
+        and _FACTORY.search(frames[-1].code)
+    ):
         found = replace(found, stage="tensor")
     if found.activity is Activity.ENGINE and not found.stage and any(_ENGINE_STARTS.search(frame.code) for frame in frames):
         found = replace(found, stage="profile")
@@ -540,7 +571,21 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         library=_library(frames, f"{lead} {text}", before, after),
         package=_package(frames),
         earlier=earlier_error(above),
+        trains=trains,
+        share=share_of([*above, text]),
     )
+
+
+def _trains(frames: Sequence[Frame], lines: Sequence[str]) -> bool:
+    """Whether a frame, the script or one of ``lines`` shows a training program."""
+    rows = [row for row in _ROWS if row.activity is Activity.TRAINING]
+    for frame in frames:
+        path, own = frame.path.replace("\\", "/"), not is_library(frame.path)
+        if any((own or row.path is not None) and row.matches(frame, path) for row in rows):
+            return True
+        if own and _SCRIPTS[0][1].search(path):
+            return True
+    return any(pattern.search(line) for activity, _, pattern, _ in _LINES if activity is Activity.TRAINING for line in lines)
 
 
 _PACKAGE = re.compile(r"(?:site|dist)-packages/(\w[\w-]{0,60})")
@@ -587,15 +632,17 @@ def _from_frames(frames: Sequence[Frame]) -> Scene:
     return Scene()
 
 
+_CALLS = re.compile(r"([A-Za-z_]\w{0,80})\(")
+
+
 def _stage_of_engine(frames: Sequence[Frame]) -> str:
     """What an engine was doing: by any frame where one runs another's functions for its own end, else by the innermost that says it."""
     for name, sign, _ in _ENGINE_STAGES:
         if name in _WHOLE_STAGES and any(_names(sign, frame) for frame in frames):
             return name
     for frame in reversed(frames):
-        called = next(
-            (name for name, sign, _ in _ENGINE_STAGES if sign.search(frame.code)), ""
-        )  # further in than the frame itself
+        calls = " ".join(_CALLS.findall(frame.code))  # further in than the frame itself; an argument is none
+        called = next((name for name, sign, _ in _ENGINE_STAGES if sign.search(calls)), "")
         stage = called or next((name for name, sign, _ in _ENGINE_STAGES if _names(sign, frame)), "")
         if stage:
             return stage
@@ -614,7 +661,7 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
 
 
 _WITHOUT_GRADIENTS = re.compile(
-    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?:^|/)stable-diffusion-webui[\w.-]{0,40}/backend/|(?:^|/)(?:modules_forge|ldm_patched)/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
+    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?i:/comfyui/(?:custom_nodes/|execution\.py|nodes\.py))|(?:^|/)stable-diffusion-webui[\w.-]{0,40}/backend/|(?:^|/)(?:modules_forge|ldm_patched)/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
 )
 
 

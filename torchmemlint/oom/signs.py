@@ -43,6 +43,18 @@ class Sign(Enum):
     ENDED_BY_OTHERS = "a scheduler, a probe or a person ended the program"
     WORKERS = "processes that share memory, or a container, which bounds it"
     NOTEBOOK = "a notebook or an interactive session"
+    SEGMENTS_REFUSED = "this platform has no expandable segments"
+    CHECKPOINTED = "activations are computed again already"
+    ONE_SAMPLE = "a batch has one sample"
+    HALF_SET = "the program computes in 16 bits already"
+    OFFLOAD_SET = "offloading was asked for"
+    RESUMED = "a run that goes on from a checkpoint"
+    RESUMED_DIFFERENTLY = "the checkpoint brings other settings than those that were given"
+    PARENT_ON_DEVICE = "the program used the device before it started an engine"
+    LIMITED = "a limit of the host's memory shows"
+    SERVER_WORKERS = "a web server starts several workers"
+    PICTURE = "a server works on a picture"
+    LOADER = "workers of a loader"
 
 
 class Outcome(Enum):
@@ -172,6 +184,76 @@ _SIGNS = (
         "torch/utils/data; nccl; words of containers",
     ),
     (Sign.NOTEBOOK, True, r"\b(?:Cell|Input) In ?\[\d|<ipython-input-", "IPython"),
+    (
+        Sign.SEGMENTS_REFUSED,
+        False,
+        r"expandable_segments (?:is )?not supported|Unrecognized CachingAllocator option: expandable_segments",
+        "pytorch c10/cuda/CUDAAllocatorConfig.h, CUDAAllocatorConfig.cpp",
+    ),
+    (
+        Sign.CHECKPOINTED,
+        False,
+        r"torch/utils/checkpoint\.py|\bgradient_checkpointing\b\W{1,4}[Tt]rue|--gradient_checkpointing\b(?!\W{1,2}[Ff]alse)|"
+        r"[Gg]radient checkpointing (?:is )?enabled",
+        "torch/utils/checkpoint.py; transformers training_args.py",
+    ),
+    (
+        Sign.ONE_SAMPLE,
+        False,
+        r"(?<![\w-])(?:-b|--batch(?:-size)?|(?:--)?(?!\w{0,40}(?:eval|val|test)_)\w{0,60}batch_size)(?:['\"]?[=:] ?| )1(?![\d.,]\d|\d)|"
+        r"\bbatch size(?: per device)? ?[=:] ?1(?!\d)|\b[Bb]atch 1/1\b",
+        "options and lines of programs",
+    ),
+    (
+        Sign.HALF_SET,
+        False,
+        r"\b[Uu]sing (?:bfloat16|bf16|float16|fp16)\b|\b(?:bf16|fp16)\W{1,3}True\b|--(?:bf16|fp16)\b(?!\W{1,2}[Ff]alse)|"
+        r"\bmixed[_-]precision\W{1,4}(?:bf16|fp16)\b|\bUsing (?:bfloat16|16bit) Automatic Mixed Precision|torch/amp/autocast_mode\.py",
+        "transformers, accelerate, lightning, unsloth",
+    ),
+    (
+        Sign.OFFLOAD_SET,
+        False,
+        r"\b\w{0,24}cpu_offload\w{0,8}\W{1,4}True\b|--[\w-]{0,24}cpu-offload\b(?!\W{1,2}[Ff]alse)",
+        "vllm-omni, sglang",
+    ),
+    (
+        Sign.RESUMED,
+        False,
+        r"\bResum(?:e|ing)\b(?! from sleep).{0,40}\b(?:from|training|checkpoint)\b|resume_from_checkpoint ?= ?(?:True|['\"/.])|--resume\b|=resume\b",
+        "lines and options of training programs",
+    ),
+    (
+        Sign.RESUMED_DIFFERENTLY,
+        False,
+        r"\(from args\) != .{1,80}\(from trainer_state\.json\)",
+        "transformers src/transformers/trainer.py, compare_trainer_and_checkpoint_args",
+    ),
+    (Sign.PARENT_ON_DEVICE, False, r"Reason: CUDA is initialized\b", "vllm vllm/utils, _maybe_force_spawn"),
+    (
+        Sign.LIMITED,
+        False,
+        r"\boom[-_ ]kill|\bcgroup\b|\bOOMKilled\b|\bLimits:|\bmemory\.max\b|HostConfig\.Memory|#SBATCH .{0,60}--mem|\bulimit -v\b|\bmem_limit\b|docker run .{0,200}(?:-m|--memory)[ =]",
+        "kubectl describe; docker inspect; slurm sbatch; linux cgroups",
+    ),
+    (
+        Sign.SERVER_WORKERS,
+        False,
+        r"\bBooting worker with pid\b|\bStarted server process \[|Started parent process \[|\bgunicorn\b.{0,120} (?:-w|--workers)[ =]",
+        "gunicorn gunicorn/arbiter.py, workers; uvicorn uvicorn/server.py",
+    ),
+    (
+        Sign.PICTURE,
+        True,
+        r"\bprocessing image\b|\bencoding image\b|\bmtmd_\w{3,40}:",
+        "llama.cpp tools/server, tools/mtmd",
+    ),
+    (
+        Sign.LOADER,
+        False,
+        r"\bDataLoader worker\b|\bnum_workers\b|torch/utils/data/|multiprocessing/(?:queues|connection|resource_sharer)\.py",
+        "torch/utils/data",
+    ),
 )
 SKIPS = re.compile(r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back)\b|The caller indicates that this is not a failure")
 """Words, in the line of a message, of a program that goes on: training loops; tensorflow tsl/framework/bfc_allocator.cc."""
@@ -188,7 +270,7 @@ POINTS, FACTOR = 3, 1.5
 
 _BAR = re.compile(r"\b(\d{1,9})/(\d{1,9}) \[")
 _MOVES = re.compile(
-    r"\b(?:\w{0,20}loss|ppl)\W{1,4}\d|\bAvg generation throughput: 0*[1-9]|\bTrial \d{1,6} (?:finished|failed)|"
+    r"\b(?:\w{0,20}loss|ppl)\W{1,4}\d|\bAvg generation throughput: 0*[1-9]|\bAcc@1\W{1,3}\d|\bTrial \d{1,6} (?:finished|failed)|"
     r"\[I \d{4}-.{0,40}Trial \d|\bsrv\b.{0,24}(?:load_model: (?:initializing|loaded)|update_slots:)|\bserver is listening on\b|\bllama runner started\b"
 )
 _ENDS = re.compile(
@@ -263,6 +345,18 @@ def signs_of(above: Sequence[str], below: Sequence[str]) -> frozenset[Sign]:
     return building | frozenset(
         sign for sign, is_near, pattern in _COMPILED if any(map(pattern.search, near if is_near else everything))
     )
+
+
+_SHARE = re.compile(
+    r"\b(?:gpu[_-]memory[_-]utilization|mem[_-]fraction[_-]static|cache[_-]max[_-]entry[_-]count|cuda[_-]memory[_-]fraction|"
+    r"(?:kv_cache_)?free_gpu_mem(?:ory)?_fraction)['\"]?(?: ?[=:] ?| )(?P<share>0?\.\d{1,4}|1\.0{1,3}|1)(?![\d.])"
+)
+"""An engine's share of the device, as its options and configurations name it (`engines` has their sources)."""
+
+
+def share_of(lines: Sequence[str]) -> float | None:
+    """The share of the device that the nearest of ``lines`` gives an engine; None when none does."""
+    return next((float(found["share"]) for line in lines if (found := _SHARE.search(line)) is not None), None)
 
 
 def growth_of(above: Sequence[str]) -> Growth | None:

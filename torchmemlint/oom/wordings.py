@@ -603,9 +603,10 @@ _RUNTIME = (
     ),
     _head(
         Family.NO_PLAN,
-        r"(?:was )?unable to find an engine to execute this computation|Unable to find a valid cuDNN algorithm to run",
-        "to find an engine | valid cuDNN algorithm",
-        "pytorch aten/src/ATen/native/cudnn/Conv_v8.cpp, Conv_v7.cpp; github.com/pytorch/pytorch/issues/108645",
+        r"(?:was )?unable to find an engine to execute this computation|Unable to find a valid cuDNN algorithm to run|"
+        r"\bcuDNN error: CUDNN_STATUS_INTERNAL_ERROR\b",
+        "to find an engine | valid cuDNN algorithm | _STATUS_INTERNAL_ERROR",
+        "pytorch aten/src/ATen/native/cudnn/Conv_v8.cpp, Conv_v7.cpp; github.com/pytorch/pytorch/issues/108645, /81620",
     ),
     _head(
         Family.KERNEL,
@@ -808,7 +809,7 @@ _HOST = (
     ),
     _head(
         Family.HOST_LIMIT,
-        r"\bOOMKilled\b(?!\W{1,4}false)|OutOfMemoryError: Container killed due to memory usage|node was low on resource: memory|"
+        r"\bOOMKilled\b(?!\W{1,4}false|\}\})|OutOfMemoryError: Container killed due to memory usage|node was low on resource: memory|"
         r"\breplica \S{1,40} \d{1,6} ran out-of-memory and exited",
         "OOMKilled | killed due to memory | resource: memory | ran out-of-memory",
         "kubernetes pkg/kubelet/kuberuntime; Amazon ECS stopped tasks; docker inspect; Google Cloud's AI Platform",
@@ -919,7 +920,7 @@ _HOST = (
     ),
     _head(
         Family.WORKER_KILLED,
-        r"oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
+        r"\bpotential root causes\. \(1\) .{0,60}OOM killer|oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
         r"SIGKILL! Perhaps out of memory|Failed with result 'oom-kill'|\bsystemd-oomd\b.{0,80}\b[Kk]illed\b",
         "ut of memory | oom-kill | OOM killer | systemd-oomd",
         "linux mm/oom_kill.c; systemd src/core/unit.c, src/oom/oomd-util.c; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py",
