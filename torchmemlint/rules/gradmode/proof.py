@@ -30,14 +30,12 @@ PROGRAM = "the code is part of a program"
 
 def with_proof(fix: Fix, event: Graph, flow: Flow, site: Site | None = None) -> Fix:
     """The fix, safe where it is proved that to switch grad mode off for a site's statement, or for all of the function, changes no
-    result. What is never reached needs no proof."""
-    if flow.why_not_run(event.site) is not None:
-        return fix
+    result."""
     if flow.proofs is None:
         flow.proofs = {}
     key = (WHOLE if site is None else rows_of(site, flow), event.what)
     if key not in flow.proofs:
-        flow.proofs[key] = tuple(_proof(flow, *key))
+        flow.proofs[key] = tuple(_proof(event, flow, *key))
     facts = flow.proofs[key]
     missing = any(fact.unless for fact in facts)
     if missing:
@@ -50,11 +48,14 @@ def rows_of(site: Site, flow: Flow) -> tuple[int, int]:
     return span.start.row, span.end.row
 
 
-def _proof(flow: Flow, rows: tuple[int, int], what: str) -> Iterator[Fact]:
+def _proof(event: Graph, flow: Flow, rows: tuple[int, int], what: str) -> Iterator[Fact]:
     """The parts of the proof, the cheapest first; the first that is missing ends it, and says why in ``unless``."""
     world, root = flow.runs.world, flow.record.root
     if not world.project.is_part_of_program(root.path):
         yield Fact("not-a-program", unless="code that is not visible may use it")
+        return
+    if flow.why_not_run(event.site) is not None:
+        yield Fact("not-a-program", unless="no program runs it")
         return
     yield Fact("program", PROGRAM)
     why, known_by = open_use(flow, rows)
