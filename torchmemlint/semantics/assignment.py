@@ -44,7 +44,7 @@ from torchmemlint.semantics.values import (
     Value,
     add_marks,
     const,
-    hints_of,
+    graphs_of,
     is_none,
     join,
     only_const,
@@ -153,7 +153,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
     note_kept(m, m.deep(value, state)[3])
     for atom in owners:
         if type(atom) is not Obj:
-            m.notice(hints_of(frozenset((atom,))), Seen.FIELDS)
+            m.notice(graphs_of(frozenset((atom,))), Seen.FIELDS)
             continue
         info = m.heap[atom.oid]
         place = (atom.oid, target.name)

@@ -27,7 +27,7 @@ from torchmemlint.semantics.values import (
     Value,
     compare_consts,
     const,
-    hints_of,
+    graphs_of,
     is_text,
     join,
     join_all,
@@ -86,7 +86,7 @@ def evaluate_binary(m: Machine, expr: ir.Binary, state: State) -> Value:
     left = evaluate(m, expr.left, state)
     right = evaluate(m, expr.right, state)
     if expr.op == "+" and is_text(left) is not is_text(right):
-        m.notice(hints_of(join(left, right)), Seen.NO_TENSOR)
+        m.notice(graphs_of(join(left, right)), Seen.NO_TENSOR)
     return operate(m, expr.op, left, right, expr.node, state)
 
 
@@ -137,7 +137,7 @@ def evaluate_comparison(m: Machine, expr: ir.Compare, state: State) -> Value:
     for value in values:
         m.sink(*m.whole(value, state), SinkKind.CUT, expr.ops[0], expr.node)
     if any(map(is_text, values)):
-        m.notice(hints_of(join_all(values)), Seen.NO_TENSOR)
+        m.notice(graphs_of(join_all(values)), Seen.NO_TENSOR)
     if len(values) == 2:
         return compare_consts(expr.ops[0], values[0], values[1])
     return FREE_TENSOR
