@@ -92,31 +92,37 @@ def changed(*pairs: tuple[str, str], text: str = PROGRAM) -> str:
     return text
 
 
+TRAINS = PROGRAM[PROGRAM.index("def train(") : PROGRAM.index("def main(")]
+EVALUATION = PROGRAM.replace(TRAINS, "").replace("        train(model, loader, optimizer, device)\n", "")
+EVALUATION = EVALUATION.replace("    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
+"""The same program without its training: nothing in it takes a gradient."""
+
+
 SAFE = {
-    "a function of a program": PROGRAM,
-    "a loss that is only added up": changed((METER, "        meter.update(F.cross_entropy(out, y.to(device)).item())\n")),
+    "a function of a program": EVALUATION,
+    "a loss that is only added up": changed(
+        (METER, "        meter.update(F.cross_entropy(out, y.to(device)).item())\n"), text=EVALUATION
+    ),
     "a helper that computes a number": changed(
         (METER, "        meter.update(score(out, y.to(device)))\n"),
         ("def evaluate", "def score(out, y):\n    return (out.argmax(1) == y).float().mean().item()\n\n\ndef evaluate"),
+        text=EVALUATION,
     ),
     "a network of a library": changed(
         (MADE, "    model = resnet18().to(device)\n"),
         ("from torch import nn\n", "from torch import nn\nfrom torchvision.models import resnet18\n"),
+        text=EVALUATION,
     ),
     "one of two networks": changed(
         (
             MADE,
             "    model = Net()\n    if device.type == 'cpu':\n        model = nn.Linear(3, 4)\n    model = model.to(device)\n",
         ),
+        text=EVALUATION,
     ),
     "results on the host": changed(
         (METER, "        meter.update(out.detach().cpu().numpy().argmax(1).sum())\n"),
-    ),
-    "a statement of a training step": changed(
-        (
-            "        optimizer.zero_grad()\n",
-            "        print(model(x.to(device)).argmax(1).tolist())\n        optimizer.zero_grad()\n",
-        ),
+        text=EVALUATION,
     ),
 }
 """Each has one TML201 at least, and its fix is proved."""
@@ -133,25 +139,22 @@ def test_a_fix_that_is_proved_is_safe_and_says_by_what(tmp_path: Path, name: str
         assert len(one.fix.proof) == 3
 
 
-TUNED = changed(
-    ("    return meter.sum\n", "    tune(model)\n    return meter.sum\n"),
-    (
-        "def evaluate",
-        "def tune(model):\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        "    model(torch.ones(1, 3, 9, 9)).sum().backward()\n    optimizer.step()\n\n\ndef evaluate",
-    ),
-)
-"""The function trains the network as well."""
-
-
-def test_where_a_function_is_not_proved_the_statement_may_be(tmp_path: Path) -> None:
-    (one,) = findings(tmp_path, TUNED, "TML201")
-    assert one.fix is not None
-    assert one.fix.safety is Safety.SAFE
-    assert "with torch.no_grad():" in one.fix.edits[0].content
-
-
 UNPROVED = {
+    "the program trains": PROGRAM,
+    "the function trains": changed(
+        ("    return meter.sum\n", "    tune(model)\n    return meter.sum\n"),
+        (
+            "def evaluate",
+            "def tune(model):\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "    model(torch.ones(1, 3, 9, 9)).sum().backward()\n    optimizer.step()\n\n\ndef evaluate",
+        ),
+    ),
+    "a statement of a training step": changed(
+        (
+            "        optimizer.zero_grad()\n",
+            "        print(model(x.to(device)).argmax(1).tolist())\n        optimizer.zero_grad()\n",
+        ),
+    ),
     "the result is returned, and trained by a caller": changed(
         ("    return meter.sum\n", "    return meter.sum, out\n"),
         (
@@ -315,7 +318,9 @@ def test_what_is_not_proved_stays_unsafe(tmp_path: Path, name: str) -> None:
 
 def test_a_hook_in_a_program_beside_it_is_none_of_this_one(tmp_path: Path) -> None:
     hooked = UNPROVED["a hook asks for gradients"]
-    (one,) = [each for each in findings(tmp_path, PROGRAM, "TML201", {"hooked.py": hooked}) if each.path.endswith("program.py")]
+    (one,) = [
+        each for each in findings(tmp_path, EVALUATION, "TML201", {"hooked.py": hooked}) if each.path.endswith("program.py")
+    ]
     assert one.fix is not None
     assert one.fix.safety is Safety.SAFE
 

@@ -32,6 +32,9 @@ ASKS = (
     | TORCH.words["gradient-flags"]
 )
 """Words of code that works on graphs, or goes by whether there are any."""
+BEYOND = TORCH.words["beyond-a-proof"]
+TAKES = ASKS | TORCH.words["back-propagates"] | TORCH.words["trains-something"] | (BEYOND - TORCH.module_methods.keys())
+"""Words of a program in which a gradient may be taken of anything, by a way that nothing here follows."""
 HOOKS = TORCH.words["forward-hooks"] | TORCH.words["gradient-hooks"]
 FAST = TORCH.words["faster-without-graphs"]
 """Layers of torch that run another computation where no graph is recorded."""
@@ -40,7 +43,7 @@ IMPLICIT = ("__getitem__", "__iter__", "__next__", "__enter__", "__exit__")
 FORWARD = TORCH.words["forward"]
 OF_TORCH = (frozenset(TORCH.methods) | frozenset(TORCH.module_methods)) - FORWARD
 """Methods of tensors and of modules, which go by grad mode in no way that is asked about here."""
-BUILTINS = frozenset(dir(builtins)) - TORCH.words["calls-by-name"]
+BUILTINS = frozenset(dir(builtins)) - TORCH.words["calls-by-name"] - BEYOND
 MAX_FUNCTIONS = 600
 """Functions that are looked at for one answer."""
 MAX_NAMESAKES = 60
@@ -60,9 +63,13 @@ def seen_by(world: World, asked: tuple[FunctionRef, tuple[int, int], frozenset[s
 
 
 def changes_the_program(world: World, path: str) -> str:
-    """What, of all that may be loaded together with a file, makes a forward do something else without a graph, or after one; "" for
-    nothing."""
+    """What, of all that may be loaded together with a file, takes gradients, or makes a forward do something else without a graph, or after
+    one; "" for nothing. A value reaches a backward by more ways than can be followed (a thread, a data set that trains, an attribute of
+    anything), so there must be none."""
     near = files_with(world, path)
+    for word in sorted(TAKES):
+        if world.project.says(word) and any(ref.path in near for ref in world.project.functions_saying(word)):
+            return f"the program says `{word}`"
     for name in sorted(FORWARD):
         if world.project.is_stored_by_name(name):
             return f"`{name}` is set to something else"

@@ -99,7 +99,8 @@ Safe where it is proved that no result changes; `full` output and JSON name the 
 - nothing that runs there works on gradients or goes by grad mode: no function, no network that may run, no hook. Networks keep
   nothing of what they compute, are of visible classes or of known libraries, and have no layer that computes otherwise without a
   graph (`nn.TransformerEncoder` leaves zeros where its mask is; measured). Autocast keeps no weights for a training step;
-- the code is part of a program: no other code can use it.
+- the code is part of a program, so no other code can use it, in which nothing takes a gradient or reaches objects by a text
+  (`backward`, `autograd.grad`, `exec`, `setattr`): beside a training the ways to a backward are too many to follow them all.
 
 Torch may choose another kernel where no graph is recorded, so that last bits of a result can differ on some devices.
 

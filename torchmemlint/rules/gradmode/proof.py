@@ -12,7 +12,7 @@ from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import callers_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.grad_blind import changes_the_program, seen_by
-from torchmemlint.semantics.graphs import GRAPH_KINDS, Graph, GraphKind, Site
+from torchmemlint.semantics.graphs import GRAPH_KINDS, Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -25,7 +25,7 @@ TORCH_ITSELF = TORCH.names["module"].partition(".")[0]
 AUTOCAST = TORCH.words["casts-automatically"]
 USES = "every use of what is computed there is visible, and none back-propagates"
 BLIND = "nothing that runs there, and no network, goes by grad mode or works on gradients"
-PROGRAM = "the code is part of a program"
+PROGRAM = "the code is part of a program, in which nothing takes a gradient"
 
 
 def with_proof(fix: Fix, event: Graph, flow: Flow, site: Site | None = None) -> Fix:
@@ -58,16 +58,16 @@ def _proof(event: Graph, flow: Flow, rows: tuple[int, int], what: str) -> Iterat
         yield Fact("not-a-program", unless="no program runs it")
         return
     yield Fact("program", PROGRAM)
+    why = world.memoize(changes_the_program, root.path)
+    if why:
+        yield Fact("may-ask-for-a-graph", unless=why)
+        return
     why, known_by = open_use(flow, rows)
     if why:
         yield Fact("use-not-visible", unless=why)
         return
     yield Fact("uses-visible", USES, known_by)
-    why = (
-        cached_casts(flow, rows)
-        or world.memoize(changes_the_program, root.path)
-        or world.memoize(seen_by, (root, rows, networks_of(flow) | {what}))
-    )
+    why = cached_casts(flow, rows) or world.memoize(seen_by, (root, rows, networks_of(flow) | {what}))
     if why:
         yield Fact("may-ask-for-a-graph", unless=why)
         return
@@ -91,6 +91,8 @@ def open_use(flow: Flow, rows: tuple[int, int]) -> tuple[str, Known]:
             fate = flow.runs.fate(record, graph.gid)
             if not (fate.only_cut or fate.never_read):
                 return f"`{graph.what}` may be used elsewhere", known
+            if any(sink.kind is SinkKind.SHOWN for sink in record.sinks.get(graph.gid, ())):
+                return f"what `{graph.what}` gives is shown, with its graph", known
             if fate.callers:
                 known = Known.ALL_CALLERS
     return "", known
