@@ -79,9 +79,9 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     read = [*readings()]
     by_repository: dict[str, list[dict[str, Any]]] = {}
-    for row in read:
-        if "evidence" not in row:
-            by_repository.setdefault(row["repo"], []).append(row)
+    for one in read:
+        if "evidence" not in one:
+            by_repository.setdefault(one["repo"], []).append(one)
     lines, states = [], Counter[str]()
     for repository, rows in sorted(by_repository.items()):
         folder = options.repositories / repository.replace("/", "+")
@@ -97,7 +97,7 @@ def main() -> None:
                     | {"severity": finding["severity"], "level": finding["confidence"]}
                     | {"evidence": [one["fact"] for one in finding["evidence"]]}
                 )
-    lines += [as_read(row) for row in read if "evidence" in row]
+    lines += [as_read(one) for one in read if "evidence" in one]
     RECORD.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print("\n".join(f"{count} {state}" for state, count in sorted(states.items())))
 

@@ -88,7 +88,7 @@ class _Block:
             ("measured", measured),
             ("confidence", sure),
             ("help", self._help()),
-            ("safe", self._proof()),
+            ("known", self._proof()),
         )
         notes = [*notes, *((word, text) for word, text in words if text)]
         for word, text in notes:
@@ -130,9 +130,9 @@ class _Block:
         return f"{words} [{_FIX_TAG[fix.safety]}]" if fix is not None and fix.safety in _FIX_TAG else words
 
     def _proof(self) -> str:
-        """By what a fix is proved to change no result."""
+        """What is known of a fix, that it changes no result."""
         fix = self.finding.fix
-        proof = fix.proof if fix is not None and fix.safety is Safety.SAFE else ()
+        proof = fix.proof if fix is not None else ()
         return printable("; ".join(f"{fact} ({known_by})" for fact, known_by in proof))
 
     def _code(self, lines: Lines, rows: Sequence[int], labels: Sequence[_Label], gutter: int) -> Iterable[str]:

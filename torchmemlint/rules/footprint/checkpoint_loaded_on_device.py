@@ -66,8 +66,8 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`, or puts it in the place of another. Safe where every use of what is loaded is visible, and either restores the state of a network or an
-optimizer, or makes a number or text of a part: `load_state_dict` copies each tensor to the device of its parameter. Otherwise unsafe:
+Adds `map_location="cpu"`, or puts it in the place of another. Unsafe: a state may be kept as it is loaded, or compared on the device. `full` output and JSON (`proof`) say where every use of what is loaded is visible, and either restores the state of a network or an
+optimizer, or makes a number or text of a part: `load_state_dict` copies each tensor to the device of its parameter. Otherwise
 other tensors that the program reads from the dict are then on the host. There is no fix if the project's own `load_state_dict` keeps the
 tensors, or if other code computes with them or keeps one.
 
@@ -621,7 +621,7 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
         or any(world.project.says(word) or world.methods_named(word) for word in sorted(RESTORES_OTHERWISE))
     ):
         return fix
-    return replace(fix, safety=Safety.SAFE, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
+    return replace(fix, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
 
 
 FOR_HOST = "Load on the host"

@@ -93,7 +93,9 @@ Adds
 - `with torch.set_grad_enabled(…):` around a forward that another phase of the function trains, with the condition of that
   phase (`optimizer is not None`).
 
-Safe where it is proved that no result changes; `full` output and JSON name the proof:
+Unsafe: whether a program does something else without a graph cannot be proved in Python (an exception that only the graph raises, and that
+is caught; a flag that is read by its name in a text). Where all of this holds, `full` output and JSON (`proof`) say so, and
+`extend-safe-fixes` is a smaller step:
 
 - every use of all that the statement or function computes is visible, and none back-propagates: in no phase, and in no caller;
 - nothing that runs there works on gradients or goes by grad mode: no function, no network that may run, no hook. Networks keep
@@ -104,7 +106,7 @@ Safe where it is proved that no result changes; `full` output and JSON name the 
 
 Torch may choose another kernel where no graph is recorded, so that last bits of a result can differ on some devices.
 
-Otherwise unsafe: a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
+Otherwise a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
 
 - if a backward may go through the result on any path, in any phase, in a caller, or through an attribute;
 - if code reads what the module keeps of its forward;
@@ -497,8 +499,8 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     if fix is None or not flow.own(event.site):
         return fix
     fix = with_proof(fix, event, flow)
-    around = guard_statement(event, flow, event.site, FOR_STATEMENT) if fix.safety is not Safety.SAFE else None
-    return around if isinstance(around, Fix) and around.safety is Safety.SAFE else fix
+    around = guard_statement(event, flow, event.site, FOR_STATEMENT) if not fix.proof else None
+    return around if isinstance(around, Fix) and around.proof else fix
 
 
 def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from torchmemlint.findings import Fix, Safety
+from torchmemlint.findings import Fix
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import callers_of
@@ -29,7 +29,7 @@ PROGRAM = "the code is part of a program, in which nothing takes a gradient"
 
 
 def with_proof(fix: Fix, event: Graph, flow: Flow, site: Site | None = None) -> Fix:
-    """The fix, safe where it is proved that to switch grad mode off for a site's statement, or for all of the function, changes no
+    """The fix, with what is known of it where it is shown that to switch grad mode off for a site's statement, or for all of the function, changes no
     result."""
     if flow.proofs is None:
         flow.proofs = {}
@@ -40,7 +40,7 @@ def with_proof(fix: Fix, event: Graph, flow: Flow, site: Site | None = None) -> 
     missing = any(fact.unless for fact in facts)
     if missing:
         return fix
-    return replace(fix, safety=Safety.SAFE, proof=tuple((fact.words, fact.known_by.value) for fact in facts))
+    return replace(fix, proof=tuple((fact.words, fact.known_by.value) for fact in facts))
 
 
 def rows_of(site: Site, flow: Flow) -> tuple[int, int]:

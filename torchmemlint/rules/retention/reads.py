@@ -24,7 +24,7 @@ def with_reads(fix: Fix | NoFix | None, event: Accumulate | Store, flow: Flow) -
     world, root = flow.runs.world, flow.record.root
     if (
         not isinstance(fix, Fix)
-        or root.qualname == MODULE
+        or (root.qualname == MODULE and world.project.is_imported_file(root.path))  # whoever imports it reads its variables
         or not event.place.isidentifier()
         or flow.frame(event.site).ref != root
     ):
@@ -37,7 +37,12 @@ def with_reads(fix: Fix | NoFix | None, event: Accumulate | Store, flow: Flow) -
         for each in record.events.values():
             if isinstance(each, Accumulate | Store) and each.site.node == event.site.node and node_of(each) == node_of(event):
                 seen = {sink.kind for sink in record.sinks.get(each.mark, ())}
-                if not each.sure_tensor or not is_local(each) or not seen or not seen <= HARMLESS:
+                if (
+                    not each.sure_tensor
+                    or not is_local(each)
+                    or not seen <= HARMLESS
+                    or not (seen or isinstance(each, Accumulate))
+                ):
                     return fix
     if node_of(event) < 0 or stored_needed(world, root, node_of(event)):
         return fix
