@@ -33,9 +33,15 @@ ASKS = (
 )
 """Words of code that works on graphs, or goes by whether there are any."""
 BEYOND = TORCH.words["beyond-a-proof"]
-TAKES = ASKS | TORCH.words["back-propagates"] | TORCH.words["trains-something"] | (BEYOND - TORCH.module_methods.keys())
-"""Words of a program in which a gradient may be taken of anything, by a way that nothing here follows."""
-HOOKS = TORCH.words["forward-hooks"] | TORCH.words["gradient-hooks"]
+TAKES = (
+    ASKS
+    | TORCH.words["back-propagates"]
+    | TORCH.words["trains-something"]
+    | TORCH.words["forward-hooks"]
+    | (BEYOND - TORCH.module_methods.keys())
+)
+"""Words of a program in which a gradient may be taken of anything, or a forward gets a part that needs the graph, by a way that nothing
+here follows."""
 FAST = TORCH.words["faster-without-graphs"]
 """Layers of torch that run another computation where no graph is recorded."""
 IMPLICIT = ("__getitem__", "__iter__", "__next__", "__enter__", "__exit__")
@@ -73,9 +79,6 @@ def changes_the_program(world: World, path: str) -> str:
     for name in sorted(FORWARD):
         if world.project.is_stored_by_name(name):
             return f"`{name}` is set to something else"
-    for word in sorted(HOOKS):
-        if world.project.says(word) and any(ref.path in near for ref in world.project.functions_saying(word)):
-            return f"`{word}` may give a forward a part that needs the graph"
     for name in sorted(FAST):
         last = name.rpartition(".")[2]
         users = [ref for ref in world.project.functions_saying(last) if ref.path in near] if world.project.says(last) else []
