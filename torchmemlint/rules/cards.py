@@ -282,6 +282,14 @@ CARDS = {
         yields_to=frozenset({"TML305", "TML306"}),
         advice=frozenset({Advice.LIMIT}),
     ),
+    "allocator.argument_deleted_by_helper": Rule(
+        code="TML309",
+        name="argument-deleted-by-helper",
+        summary="A helper deletes its own name of an object and empties the cache, while its caller still holds the object",
+        severity=Severity.WARNING,
+        about=About.ALLOCATOR,
+        triggers=frozenset({"empty_cache"}),
+    ),
     "device.outputs_accumulated_on_device": Rule(
         code="TML401",
         name="outputs-accumulated-on-device",
