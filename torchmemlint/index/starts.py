@@ -104,7 +104,7 @@ class Starts:
             self._add_unseen_callers(node, ref)
         elif not others:
             for caller in self._calls.escapes.given_where_defined(ref):
-                self._add_caller(node, caller)
+                self._add_runner(node, caller)
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node
@@ -113,9 +113,16 @@ class Starts:
         """What is known of whoever calls a function that is handed on as a value."""
         handed = self._calls.escapes.handed(ref)
         for caller in handed:
-            self._add_caller(node, caller)
+            self._add_runner(node, caller)
         if not handed:
             node.fixed.setdefault(StartMode.ON if not node.fixed and self._trains(ref) else StartMode.ESCAPES, None)
+
+    def _add_runner(self, node: Node, caller: Caller) -> None:
+        """As ``_add_caller``, of a call that runs the function which it is given."""
+        if self._calls.escapes.starts_a_thread(caller):
+            node.fixed.setdefault(StartMode.ON, caller)
+        else:
+            self._add_caller(node, caller)
 
     def _trains(self, ref: FunctionRef, depth: int = 0) -> bool:
         """Whether a function surely calls, in the mode in which it starts, one that back-propagates: with grad mode off that would
