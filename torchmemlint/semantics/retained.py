@@ -326,7 +326,7 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
             return f"a value of it is passed to `{how}`, which is not visible"
     if any(not is_spent(value) for value in _returned(record, family)):
         fate = runs.fate_of_result(record.root, depth)
-        if fate.trains or fate.escapes or fate.kept or fate.passed:
+        if fate.trains or (fate.escapes and not fate.unread) or fate.kept or fate.passed:
             return "a value of it is returned, and may be back-propagated by a caller"
     return NEEDLESS
 

@@ -63,6 +63,7 @@ class Fate:
     lost      something is computed from the values, attached, of which it is not known what becomes
     held      some value is stored, be it for the function's time alone
     moved     some attached value is moved to the host
+    unread    values leave the function only for callers that drop its result
     raises    some attached value is turned into an array on every path, here or in each caller: with grad mode on that raises
     callers   calls of the function (by caller) that were looked at
     """
@@ -78,6 +79,7 @@ class Fate:
     raises: bool = False
     held: bool = False
     moved: bool = False
+    unread: bool = False
 
     @property
     def only_cut(self) -> bool:
@@ -451,7 +453,7 @@ class Runs:
         passed: list[Sink] = []
         seen: list[FunctionRef] = []
         off = 0
-        lost = moved = False
+        lost = moved = unread = False
         raises: list[bool] = []
         for caller in sorted({self.root_of(c.ref) for c in callers.calls}):
             if caller == ref:
@@ -468,10 +470,12 @@ class Runs:
                         off += 1
                         continue
                     inner = self.fate(record, call.mark, depth + 1, cuts_alone)
+                    dropped = any(sink.kind is SinkKind.DROPPED for sink in record.sinks.get(call.mark, ()))
                     seen_at_all = inner.trains or inner.cuts or inner.kept or inner.passed or inner.escapes
                     if not seen_at_all and self.root_of(record.frames[call.site.frame].ref) != caller:
                         continue  # this caller calls another one, which is asked itself
-                    escapes |= not seen_at_all  # the result was lost on its way: nothing is known of it
+                    escapes |= not (seen_at_all or dropped)  # the result was lost on its way: nothing is known of it
+                    unread |= dropped and not seen_at_all
                     trains |= inner.trains
                     cuts += inner.cuts
                     kept += inner.kept
@@ -484,7 +488,10 @@ class Runs:
             if trains or (cuts_alone and (escapes or kept or passed or lost)):
                 break
         proven = bool(raises) and all(raises)
-        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven, moved=moved)
+        escapes, unread = escapes or unread, unread and not escapes
+        return Fate(
+            trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven, moved=moved, unread=unread
+        )
 
     def is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is a module's own forward: who runs the module may not be visible (a trainer that was handed it),
