@@ -153,6 +153,8 @@ def call(walk: Walk, node: ast.Call, depth: int, used: ResultUse) -> str:
     frame.calls.append(
         CallFact(callee, tuple(args), walk.loops, walk.managers, used, walk.branch, len(frame.calls), frame.deferred > 0)
     )
+    if callee.endswith(_BINDS) and "()" not in callee and isinstance(func, ast.Attribute):
+        read(walk, func.value, depth)  # a function that is bound to an object is taken as a value
     if callee.endswith(_FILLS):
         _note_setter(walk, callee, args)
     statement, end_row = walk.statement, node.end_lineno or node.lineno
@@ -279,6 +281,7 @@ def _note_setter(walk: Walk, callee: str, args: list[ArgFact]) -> None:
 
 ANY_NAME = "*"
 _TABLES = frozenset({"vars()", "vars()[]", "__dict__", "__dict__[]"})
+_BINDS = ".__get__"
 _FILLS = ("setattr", "__setattr__", "__dict__.update", "__dict__.setdefault", "vars().update", "vars().setdefault")
 
 

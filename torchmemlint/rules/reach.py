@@ -18,6 +18,7 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.observations import observations
 from torchmemlint.semantics.parameters import parametric_attributes
+from torchmemlint.semantics.put_on_classes import is_put_as_forward
 from torchmemlint.semantics.root_choice import (
     DEVICE_WORDS,
     back_propagates,
@@ -279,7 +280,7 @@ def is_part_of_forward(ref: FunctionRef, world: World, depth: int = 0) -> bool:
     """Whether a method is a module's forward, or every call of it visible is made by one."""
     owner = world.header(ref).owner if ref.qualname != MODULE else ""
     if not owner:
-        return False
+        return is_put_as_forward(world, ref)
     if ref.qualname.rpartition(".")[2] in FORWARDS:
         return bool(world.is_module_class(ClassRef(ref.path, owner)))
     callers = world.project.callers(ref)

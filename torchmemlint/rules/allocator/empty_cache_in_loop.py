@@ -89,6 +89,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
+from torchmemlint.semantics.put_on_classes import is_put_as_forward
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind
@@ -281,6 +282,9 @@ def step_path(event: CallEffect, flow: Flow) -> str | Fact:
     header = flow.runs.world.header(ref)
     if ref.qualname.rpartition(".")[2] == TORCH.names["forward"] and header.owner:
         return in_forward(event, ClassRef(ref.path, header.owner), flow)
+    if is_put_as_forward(flow.runs.world, ref):
+        whole = is_whole_stage(flow) or goes_over_pieces(flow)
+        return Fact("forward-over-a-data-set", "the forward iterates over a whole data set") if whole else "in every forward"
     if is_batch_hook(flow.runs.world, ref) and all(DEVICE.search(test) for test in event.site.guards):
         return BY_FRAMEWORK
     if event.site.guards:
