@@ -22,7 +22,7 @@ from torchmemlint.rules.program import facts_of
 from torchmemlint.rules.scorecard import confidence_of, probability, unless_of
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.cannot_run import Reason, why_not_run
-from torchmemlint.semantics.event_words import RecordFlag, Seen
+from torchmemlint.semantics.event_words import RecordFlag, Seen, shows_no_tensor
 from torchmemlint.semantics.events import Backward, CallEffect
 from torchmemlint.semantics.graphs import Frame, Graph, Site
 from torchmemlint.semantics.record import Record
@@ -615,7 +615,7 @@ class Flow:
     def shown_tensor(self, gid: int) -> bool:
         """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
         words = self.record.evidence.get(gid, set())
-        return bool(words & TENSOR_WORDS) and Seen.NO_TENSOR not in words
+        return bool(words & TENSOR_WORDS) and not shows_no_tensor(words)
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 

@@ -231,14 +231,21 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             inner = m.outside(Kind.THING, text, cls, key=(oid, name))
             classify(m, inner, cls, f"self.{name}")
             return frozenset((Obj(inner),))
-    inner = m.outside(Kind.THING, text, None, key=(oid, name))
-    classify(m, inner, None, text)
+    held = held_by_library(m, info.cls, name)
+    inner = m.outside(Kind.THING if held is None else class_kind(held), text, held, key=(oid, name))
+    classify(m, inner, held, text)
     of_torch = isinstance(info.cls, str) and info.cls.startswith("torch.nn.")
     if m.heap[inner].kind is Kind.THING and of_torch and name in TORCH.words["layer-parameters"]:
         if m.frozen(oid, state):
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
     return frozenset((Obj(inner),))
+
+
+def held_by_library(m: Machine, cls: ClassRef | str | None, name: str) -> str | None:
+    """The class of what objects of a library's class hold in an attribute, where theirs is that class, or one below."""
+    above = m.world.project.mro(cls) if isinstance(cls, ClassRef) else (cls,)
+    return next((TORCH.held[base, name] for base in above if isinstance(base, str) and (base, name) in TORCH.held), None)
 
 
 def assigned_value(

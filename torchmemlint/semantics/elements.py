@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
-from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import LastLogits
 from torchmemlint.semantics.graphs import ANY_PART, EACH_PART, UNSURE_KINDS
 from torchmemlint.semantics.machine import CONTAINERS, Machine
@@ -27,6 +27,8 @@ from torchmemlint.semantics.values import (
     Tuple,
     Unknown,
     Value,
+    graphs_of,
+    is_text,
     join,
     join_all,
     only_const,
@@ -41,6 +43,8 @@ from torchmemlint.semantics.values import (
 def evaluate_subscript(m: Machine, expr: ir.Subscript, state: State) -> Value:
     receiver = evaluate(m, expr.value, state)
     index = [evaluate(m, i, state) for i in expr.index]
+    if is_text(index[0]):
+        m.notice(graphs_of(receiver), Seen.KEYED)
     out = EMPTY
     for atom in sorted_atoms(receiver):
         out = join(out, element_of(m, atom, index, expr, state))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from torchmemlint.str_enum import StrEnum
 
 
@@ -25,8 +27,17 @@ class Seen(StrEnum):
     """An unknown object is used, or annotated, as only a tensor can be."""
     NO_TENSOR = "no-tensor"
     """An unknown object is used as no tensor can be."""
+    KEYED = "keyed"
+    """A part of them is read by a text: they are a mapping."""
+    SEARCHED = "searched"
+    """A text is looked for in them: they are a mapping, or no tensor."""
     MUST_BE_FREE = "numpy of what is attached"
     """An array is made of them, on every path, which raises with grad mode on."""
+
+
+def shows_no_tensor(seen: AbstractSet[str]) -> bool:
+    """Whether what was seen of an unknown object shows that it is no tensor, and no mapping of tensors."""
+    return Seen.NO_TENSOR in seen or (Seen.SEARCHED in seen and Seen.KEYED not in seen)
 
 
 class RecordFlag(StrEnum):

@@ -137,7 +137,7 @@ def evaluate_comparison(m: Machine, expr: ir.Compare, state: State) -> Value:
     for value in values:
         m.sink(*m.whole(value, state), SinkKind.CUT, expr.ops[0], expr.node)
     if any(map(is_text, values)):
-        m.notice(graphs_of(join_all(values)), Seen.NO_TENSOR)
+        m.notice(graphs_of(join_all(values)), Seen.SEARCHED if expr.ops[0] in ("in", "not in") else Seen.NO_TENSOR)
     if len(values) == 2:
         return compare_consts(expr.ops[0], values[0], values[1])
     return FREE_TENSOR

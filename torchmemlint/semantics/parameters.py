@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Sequence
 
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.fact_words import AttrKind
@@ -197,9 +198,9 @@ def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | s
     """The class of the modules that visible calls give for a parameter, ``torch.nn.Module`` where they are of several; None
     where one gives an object of another kind, or nothing is known of any."""
     found = world.project.classes_given(ref, parameter)
-    if not found and looks_like_module(words_given(world, ref, parameter)):
-        return MODULE_CLASS
-    if not found or not all(_is_module(world, cls) for cls in found):
+    if not found:
+        return MODULE_CLASS if is_module_given(world, ref, parameter) else None
+    if not all(_is_module(world, cls) for cls in found):
         return None
     return found[0] if len(found) == 1 else MODULE_CLASS
 
@@ -224,10 +225,46 @@ def callable_with(world: World, names: tuple[str, ...]) -> ClassRef | None:
     return found[0] if len(found) == 1 else None
 
 
-def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str]:
-    """The methods that callers call on what they give for a parameter."""
+MAX_GIVEN = 12
+"""Objects that are looked at, of those that calls give for a parameter."""
+
+
+def is_module_given(world: World, ref: FunctionRef, parameter: str) -> bool:
+    """Whether what is done with the objects that callers give for a parameter, here and there, or how they are made, shows modules."""
     given = world.project.objects_given(ref, parameter)
-    return frozenset().union(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
+    if looks_like_module(frozenset().union(*(words_on(world, *each) for each in given))):
+        return True
+    words = words_given(world, (ref, parameter))
+    if words and looks_like_module(words | words_on(world, ref, parameter)):
+        return True
+    made = makers_of(world, given)
+    return bool(made) and all(makes_a_module(world, *each) for each in made)
+
+
+def makers_of(world: World, given: Sequence[tuple[FunctionRef, str]]) -> list[tuple[FunctionRef, str]]:
+    """Those of the objects that calls give for a parameter which the function that gives them was not given itself."""
+    return [each for each in given if each[1] not in {param.name for param in world.header(each[0]).params}]
+
+
+def words_given(world: World, asked: tuple[FunctionRef, str]) -> frozenset[str]:
+    """The methods that everyone who makes an object which is given for a parameter calls on it."""
+    given = world.project.objects_given(*asked)
+    made = makers_of(world, given) or given
+    return frozenset.intersection(*(words_on(world, *each) for each in made)) if 0 < len(given) <= MAX_GIVEN else frozenset()
+
+
+def words_on(world: World, ref: FunctionRef, text: str) -> frozenset[str]:
+    """The methods that a function calls on what it calls by a text, also where it binds that (``net = make().cuda().eval()``)."""
+    _, called, links = dict(world.facts(ref).bound).get(text, "").partition("()")
+    chained = (link.removesuffix("()") for link in links.split(".")[1:]) if called else ()
+    return world.evidence(ref).get(text, frozenset()) | frozenset(chained)
+
+
+def makes_a_module(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a function binds a name to a network that a call of a library makes."""
+    maker, called, _ = dict(world.facts(ref).bound).get(text, "").partition("()")
+    absolute = world.project.resolve(ref.path, maker, ref.qualname) if called else None
+    return absolute is not None and TORCH.function_effect(absolute) is Effect.MODULE
 
 
 def _is_module(world: World, cls: ClassRef | str) -> bool:

@@ -24,6 +24,7 @@ file has its names alone; those of the standard library stand in ``python.toml``
     renamed         deprecated names and what stands for them
     networks        architectures and how many million parameters they have, ``resnet50=25``
     names           single names, by what they are to the engine or a rule, ``gradient=grad``
+    held            what objects of a library's class hold in an attribute, ``accelerator=accelerate.Accelerator``
     usual_names     names under which modules are imported everywhere, ``nn=torch.nn``
     words           names of which the engine or a rule asks one thing, which ``asked`` names: ``TORCH.words["joins"]``. Several
                     libraries may add to it
@@ -169,6 +170,8 @@ class TorchFacts:
     """Name of an architecture, in lower case → how many million parameters it has, rounded down."""
     names: dict[str, str]
     """What the engine or a rule asks for → its name: of a method, an attribute, an argument, a class …"""
+    held: dict[tuple[str, str], str]
+    """Class of a library, attribute → the class of what its objects, and those of classes below, hold there."""
     usual_names: dict[str, str]
     """Name in code → the module that it stands for, however it came to be."""
     words: dict[str, frozenset[str]]
@@ -300,6 +303,7 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
         millions=millions,
         names=_pairs(document, "names"),
+        held=_held(document),
         usual_names=_pairs(document, "usual_names"),
         words=words,
     )
@@ -373,6 +377,14 @@ def _pairs(document: _Document, table: str) -> dict[str, str]:
         for key, _, value in (text.partition("=") for text in _names(group)):
             _add_all(pairs, table, [key], value)
     return pairs
+
+
+def _held(document: _Document) -> dict[tuple[str, str], str]:
+    held: dict[tuple[str, str], str] = {}
+    for group in _tables(document, "held"):
+        for name, _, made in (text.partition("=") for text in _names(group)):
+            _add_all(held, "held", [(base, name) for base in cast("list[str]", group["bases"])], made)
+    return held
 
 
 def _strings(document: _Document, table: str) -> dict[str, str]:

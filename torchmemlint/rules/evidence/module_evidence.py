@@ -12,11 +12,17 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.earlier_turns import gives_a_graph
-from torchmemlint.semantics.event_words import Seen
+from torchmemlint.semantics.event_words import Seen, shows_no_tensor
 from torchmemlint.semantics.grad_guards import is_imported
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
-from torchmemlint.semantics.parameters import has_parameters, is_made_parametric, is_torch_function, parametric_attributes
+from torchmemlint.semantics.parameters import (
+    has_parameters,
+    is_made_parametric,
+    is_torch_function,
+    parametric_attributes,
+    words_given,
+)
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
@@ -188,7 +194,7 @@ class ModuleEvidence(IntEnum):
 
 def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
-    if Seen.NO_TENSOR in flow.record.evidence.get(event.gid, ()):
+    if shows_no_tensor(flow.record.evidence.get(event.gid, frozenset())):
         return ModuleEvidence.NONE
     found = shown_by_uses(event, flow)
     if (
@@ -553,15 +559,7 @@ def words_on(event: Graph, flow: Flow) -> frozenset[str]:
     """The methods that the function calls on what is called here, and every caller in sight on what it gives for it."""
     world, root = flow.runs.world, flow.record.root
     own = world.evidence(root).get(event.what, frozenset())
-    return own | world.memoize(words_on_given, (root, event.what)) if event.what.isidentifier() else own
-
-
-def words_on_given(world: World, asked: tuple[FunctionRef, str]) -> frozenset[str]:
-    """The methods that each caller in sight of a function calls on what it gives for a parameter."""
-    given = world.project.objects_given(*asked)
-    if not 0 < len(given) <= MAX_CALLERS:
-        return frozenset()
-    return frozenset.intersection(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
+    return own | world.memoize(words_given, (root, event.what)) if event.what.isidentifier() else own
 
 
 def seen_on(event: Graph, flow: Flow) -> set[str]:

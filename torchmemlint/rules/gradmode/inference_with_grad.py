@@ -142,7 +142,7 @@ from torchmemlint.rules.cost.size import chains, is_cut_at_once, why_on_host
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.alive import is_read
 from torchmemlint.rules.evidence.demand import is_unread
-from torchmemlint.rules.evidence.module_evidence import MODULE_WORDS, is_step_of_evaluated, words_on_given
+from torchmemlint.rules.evidence.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.evidence.standing import comes_out, twins
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
@@ -164,6 +164,7 @@ from torchmemlint.semantics.cannot_run import UNREACHED
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
+from torchmemlint.semantics.parameters import is_module_given
 from torchmemlint.semantics.retained import GATHERING
 from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, Runs, descendants
@@ -211,10 +212,10 @@ LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the ne
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    """Whether a function calls, in a loop, a parameter for which its callers give a module, by what they do with it."""
+    """Whether a function calls, in a loop, a parameter for which its callers give a module."""
     params = {param.name for param in facts.params}
     called = {call.callee for call in facts.calls if call.loops and call.args and call.callee in params}
-    return any(words_on_given(runs.world, (ref, name)) & MODULE_WORDS for name in sorted(called))
+    return any(is_module_given(runs.world, ref, name) for name in sorted(called))
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
