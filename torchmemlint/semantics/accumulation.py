@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
@@ -33,11 +33,12 @@ from torchmemlint.semantics.values import (
     Unknown,
     Value,
     add_marks,
+    graphs_of,
     join,
     only_const,
     shallow,
 )
-from torchmemlint.semantics.walk import everything
+from torchmemlint.semantics.walk import everything, names_inside
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -87,7 +88,8 @@ def record_accumulation(
     outlived = tuple(sorted(rounds, key=lambda known: (m.loops.index(known) if known in m.loops else -1, known)))
     loop = outlived[-1] if outlived else None
     certain = [g for g in carried if g in graphs] or carried
-    through = all(m.record.graphs[g].mode is Mode.MODULE for g in certain)
+    inside = [g for g in certain if m.record.graphs[g].mode is Mode.MODULE]
+    through = bool(inside) and (len(inside) == len(certain) or writes_into(m, text, source, inside, state))
     mark = m.graph(GraphKind.ADDED, node, text, key=place)
     m.emit(
         Accumulate(
@@ -120,6 +122,15 @@ SCALES = ("/=", "*=", "//=", "**=", "%=", "@=", ">>=", "<<=")
 def fresh_graphs(m: Machine, gids: Iterable[int]) -> frozenset[int]:
     """Graphs without the marks that only say by what way a value came."""
     return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in PASSING)
+
+
+def writes_into(m: Machine, text: str, source: ir.Expr | None, inside: Sequence[int], state: State) -> bool:
+    """Whether a new value of a place is its former one with something written into it that a module computed of that one: the memory
+    of a graph network (``memory = memory.index_copy(0, nodes, cell(messages, memory[nodes]))``)."""
+    if not isinstance(source, ir.Call) or dotted(source.func).partition(".")[0] != text:
+        return False
+    given = (state.vars.get((m.frame, name), EMPTY) for arg in source.args for name in names_inside(arg.value))
+    return any(not graphs_of(value).isdisjoint(inside) for value in given)
 
 
 def term_of(source: ir.Expr | None, text: str) -> int:
