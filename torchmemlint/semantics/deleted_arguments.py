@@ -89,6 +89,8 @@ def is_used(body: list[ir.Stmt], names: set[str]) -> bool:
                 return True
             case ir.Assign() | ir.Return() | ir.Yield() | ir.Comprehension() if names_inside(node) & names:
                 return True
+            case ir.Delete() if any(not isinstance(each, ir.Name) and names_inside(each) & names for each in node.targets):
+                return True  # a part of it goes
             case _:
                 pass
     return False
