@@ -17,6 +17,7 @@ from torchmemlint.semantics.machine import CONTAINERS, THAWED_IN_PART, Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.parts import hold_loaded
+from torchmemlint.semantics.root_choice import BACKWARD, back_propagates
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State
 from torchmemlint.semantics.values import (
     BATCH,
@@ -28,6 +29,7 @@ from torchmemlint.semantics.values import (
     NOTHING,
     PACKED,
     SCALAR,
+    UNKNOWN,
     Atom,
     Const,
     Obj,
@@ -119,12 +121,15 @@ def is_given_on_host(call: Call) -> bool:
 
 
 def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
-    """What a module's own forward gives where it guards itself, or gives indices alone; None where it may give a graph."""
+    """What a module's own forward gives where it guards itself, gives indices alone, or goes back through what it computed itself;
+    None where it may give a graph that somebody else wants."""
     own = m.world.project.method(cls, FORWARD)
     if own is None:
         return None
     if decorated_mode(m, own) is Mode.OFF:
         return FREE_TENSOR
+    if not BACKWARD.isdisjoint(m.world.facts(own).names) and m.world.memoize(back_propagates, own):
+        return UNKNOWN
     if m.world.facts(own).names & TO_INDICES and only_indices(m.result_of(own, Mode.OFF)):
         return tensor(flags=INTEGER)
     return None

@@ -150,7 +150,7 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
 
     def harmless(text: str) -> bool:
         start, _, rest = text.partition(".")
-        return start == owner and (rest in MODULES_ALONE or rest.partition(".")[0] in bare)
+        return start == owner and (rest.rpartition(".")[2] in MODULES_ALONE or rest.partition(".")[0] in bare)
 
     if any(use.callee.startswith(f"{owner}.") and not harmless(use.callee) for use in facts.returned or ()):
         return True
@@ -242,8 +242,9 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or taken)
     if holds_a_lambda(event.what, flow):
         return ModuleEvidence.WEAK
-    beside = is_trained_beside(event, flow)
-    if beside or is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
+    named = purpose.may_be_network(event.what)
+    beside = (named or is_given_a_graph(event, flow)) and is_trained_beside(event, flow)
+    if beside or is_detached_here(event, flow) or event.training is False or (is_tensor and named):
         return ModuleEvidence.LIKELY
     receiver, _, name = event.what.rpartition(".")
     if is_tensor and is_treated_as_module(receiver, name, flow):
@@ -429,6 +430,11 @@ def is_given_a_trained(event: Graph, flow: Flow) -> bool:
     """Whether a call is given what a call made that a backward goes through as well."""
     record = flow.record
     return any(gid in record.backwarded and record.graphs[gid].kind in MADE_KINDS for gid in event.parents)
+
+
+def is_given_a_graph(event: Graph, flow: Flow) -> bool:
+    """Whether a call is given what surely has a graph: it goes on in the result, be what is called a module or a function."""
+    return any(flow.record.graphs[gid].kind in CERTAIN_KINDS for gid in flow.record.ancestors(event.parents))
 
 
 MODULES_ALONE = MODULE_EVIDENCE - TORCH.methods.keys()

@@ -39,6 +39,7 @@ from torchmemlint.semantics.values import (
     NOTHING,
     PLAIN,
     SCALAR,
+    UNKNOWN,
     Atom,
     Ext,
     Obj,
@@ -263,6 +264,8 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     methods = methods_meant_by(m, name, call)
     if methods and not is_given_from_outside(m, oid):
         return call_methods(m, methods, m.heap[oid].name, (oid, "as"), call, state)
+    if name not in HANDS_OUT and is_given_text(m, call) and not any(m.whole(value, state)[0] for value in call.all()):
+        return UNKNOWN  # a setting that is asked for by its name: a network is given tensors
     held = m.world.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.methods_named(name))
     runs = name not in TORCH.module_methods and held
     out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
@@ -332,6 +335,7 @@ def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[Fu
     return doing if len(doing) == 1 or (related and len(doing) <= MAX_OVERRIDES) else ()
 
 
+HANDS_OUT = TORCH.words["hands-out"]
 MAX_NAMESAKES = 8
 """Methods of one name that are looked at: a name that many have says nothing."""
 MAX_OVERRIDES = 3
