@@ -360,7 +360,7 @@ def test_an_exception_has_the_programs_traceback(tmp_path: Path) -> None:
 def test_too_few_steps_are_said(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run(tmp_path, KEPT.replace("range(60)", "range(5)"))
-    assert "the longest loop ran 5 steps, 18 are needed (at train.py:9)" in done.stderr
+    assert "the longest loop ran 5 steps, 19 are needed (at train.py:9)" in done.stderr
 
 
 @pytest.mark.slow

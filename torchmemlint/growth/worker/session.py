@@ -103,7 +103,7 @@ class Session:
         self.pid = os.getpid()
         self._live = live
         self._free = [True]  # empty while an event goes on; a lock takes longer than all else of most events
-        self._look: tuple[tuple[int, int], Look, int, int] | None = None
+        self._look: tuple[tuple[int, int], Look, int, int, int] | None = None
         self._trace: tuple[tuple[int, int], Tracer, list[tuple[Keeper, Watched]], int] | None = None
         self._forget = False
         self._freed = self._freed_before = 0
@@ -243,7 +243,11 @@ class Session:
         if loop.between:
             window, hold = 2, 1
         loop.looked, self._freed_before = loop.count, self.collected.bytes
-        self._look = (key, Look(loop.count), loop.count + window, loop.count + window + hold)
+        look, first = Look(loop.count), loop.count + 1
+        if loop.between:
+            first = loop.count
+            look.opens(first)
+        self._look = (key, look, first, first + window, first + window + hold)
         self.spent += time.thread_time() - begin
 
     @staticmethod
@@ -254,13 +258,15 @@ class Session:
 
     def _looking(self, key: tuple[int, int], loop: Loop, frame: FrameType, loop_frame: FrameType) -> None:
         assert self._look is not None
-        wanted, look, middle, end = self._look
+        wanted, look, first, middle, end = self._look
         if key != wanted:
             if not runs(self.loops[wanted], frame):  # the loop ended first
                 self._cancel()
             return
         begin = time.thread_time()
-        if loop.count >= middle and look.second is None:
+        if loop.count >= first and look.first is None:
+            look.opens(loop.count)
+        elif loop.count >= middle and look.second is None:
             look.middle(loop.count)
         elif loop.count >= end and look.second is not None:
             self._look = None
