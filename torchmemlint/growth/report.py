@@ -105,9 +105,7 @@ def _findings(paths: Sequence[str]) -> list[Finding]:
 
 
 def _places(growth: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from (place for place in (growth["defined"], growth["line"]) if place)
-    yield from growth["callers"]
-    yield growth["loop"]
+    yield from (place for place in (growth["line"], *growth["callers"]) if place)
 
 
 def _joined(growth: Mapping[str, Any], findings: Sequence[Finding]) -> Joined:
