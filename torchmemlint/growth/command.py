@@ -60,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
         "fail": arguments.fail_on_growth,
         "python": sys.executable,
         "root": ROOT,
+        "folder": os.getcwd(),
     }
     if arguments.check:
         from torchmemlint import check_paths

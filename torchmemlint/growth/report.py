@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from torchmemlint.confirm.report import measured
-from torchmemlint.confirm.verdict import verdict_json
+from torchmemlint.confirm.verdict import Outcome, verdict_json
 from torchmemlint.errors import SourceError, TorchmemlintError
+from torchmemlint.files.quoting import quoted
 from torchmemlint.files.writing import write_whole
 from torchmemlint.findings import Confidence, Finding, Position, Safety, Severity, Span
 from torchmemlint.growth import words
@@ -60,12 +61,13 @@ def main() -> int:
 
 def render(data: Mapping[str, Any], joined: Sequence[Joined], output_format: str) -> str:
     """The report in one of the formats of ``run``."""
-    mine = {(one.finding.code, one.finding.path, one.finding.span) for one in joined}
+    mine = {_key(one.finding) for one in joined}
     flagged = verdicts(data["flagged"], data["device"]) if "flagged" in data else ()
-    others = [(finding, verdict) for finding, verdict in flagged if (finding.code, finding.path, finding.span) not in mine]
+    others = [(finding, verdict) for finding, verdict in flagged if _key(finding) not in mine]
     if output_format == "full":
         looked = (
-            f"{finding.path}:{finding.span.start.row}: {finding.code} {measured(verdict)}\n" for finding, verdict in others
+            f"{quoted(finding.path)}:{finding.span.start.row}: {finding.code} {measured(verdict)}\n"
+            for finding, verdict in others
         )
         return words.full(data, {number: list(_explained(one)) for number, one in enumerate(joined)}) + "".join(looked)
     from importlib import import_module
@@ -75,8 +77,14 @@ def render(data: Mapping[str, Any], joined: Sequence[Joined], output_format: str
         record = {**verdict_json(verdict), "measured": measured(verdict)}
         records[id(finding)] = Measurement(verdict.outcome.value, measured(verdict), record)
     context = Context(_text, root=_root(), measured=lambda finding: records.get(id(finding)))
-    findings = [one.finding for one in joined] + [finding for finding, _ in others]
+    whole = output_format == "json"  # the others show what there is to mend
+    findings = [one.finding for one in joined]
+    findings += [finding for finding, verdict in others if whole or verdict.outcome is Outcome.CONFIRMED]
     return str(import_module(f"torchmemlint.reporters.{output_format}").render(findings, context))
+
+
+def _key(finding: Finding) -> tuple[str, str, Span]:
+    return finding.code, os.path.realpath(finding.path), finding.span
 
 
 def join(data: Mapping[str, Any]) -> list[Joined]:

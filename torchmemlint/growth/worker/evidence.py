@@ -21,7 +21,8 @@ _MADE = (list, dict, set)
 
 class Evidence:
     """``survivors`` are the tensors that were made between the first two moments, from iteration ``start`` to ``mid``, and live at the
-    third one; older is what was there at ``begin``; ``rest`` are those of them that belong to no holder yet; ``rate`` are the bytes an iteration that were measured."""
+    third one; older is what was there at ``begin``; ``rest`` are those of them that belong to no holder yet; ``rate`` are the bytes an
+    iteration that were measured."""
 
     def __init__(self, begin: Begin, first: Snapshot, second: Snapshot, start: int, mid: int, end: int, rate: float) -> None:
         self.begin, self.first, self.second = begin, first, second

@@ -15,7 +15,8 @@ from torchmemlint.growth.worker.flagged import Looks
 
 
 class Running:
-    """``options``: format, file, live, steps, fail, python (of torchmemlint), root; ``flagged``: the file that says where to look."""
+    """``options``: format, file, live, steps, fail, python (of torchmemlint), root, folder (that paths in the report count from), and
+    ``flagged``, the file that says where to look."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -133,7 +134,9 @@ class Running:
         start = f"import sys; sys.path[0] = {self._options['root']!r}; from torchmemlint.growth.report import main; sys.exit(main())"
         given = json.dumps({"data": data, "options": self._options})
         try:
-            done = subprocess.run([self._options["python"], "-c", start], input=given, text=True, check=False)
+            done = subprocess.run(
+                [self._options["python"], "-c", start], cwd=self._options.get("folder"), input=given, text=True, check=False
+            )
         except OSError:  # no memory for another process
             sys.stderr.write(words.full(data))
             return
