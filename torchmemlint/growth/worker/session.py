@@ -12,7 +12,8 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
@@ -130,7 +131,7 @@ class Session:
             self.collected.stop()
             self._cancel()
         finally:
-            free.append(True)
+            free[:] = (True,)
 
     def creates_graph(self, line: Place) -> None:
         """A backward with ``create_graph=True`` begins at this line."""
@@ -138,16 +139,22 @@ class Session:
 
     def begin_anew(self, frame: FrameType) -> None:
         """Forget all loops so far."""
-        self._wait()
-        self._cancel()
-        self.loops.clear()
+        with self._alone():
+            self._cancel()
+            self.loops.clear()
 
-    def _wait(self) -> None:
-        """Until no other thread is in an event. One that Ctrl-C has ended may have left no sign of it: not for ever."""
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No thread is in an event. It is not waited for ever: Ctrl-C may have come before an event could say that it had ended."""
         for _ in range(2000):
-            if self._free:
-                return
+            with suppress(IndexError):
+                self._free.pop()
+                break
             time.sleep(0.001)
+        try:
+            yield
+        finally:
+            self._free[:] = (True,)
 
     def _event(self, frame: FrameType) -> None:
         if self._forget and self._trace is None:
@@ -385,11 +392,11 @@ class Session:
     def finish(self) -> None:
         """The program is over: what was going on ends."""
         self.collected.stop()
-        self._wait()
-        if self._trace is not None:
-            self._trace[1].stop(None)
-            self._end_tracing(self.loops[self._trace[0]], sys._getframe())
-        self._cancel()
+        with self._alone():
+            if self._trace is not None:
+                self._trace[1].stop(None)
+                self._end_tracing(self.loops[self._trace[0]], sys._getframe())
+            self._cancel()
 
 
 def runs(loop: Loop, frame: FrameType) -> bool:
