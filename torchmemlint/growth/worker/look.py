@@ -40,7 +40,7 @@ class Look:
 
     def opens(self, iteration: int) -> None:
         """The first moment."""
-        self.start, self.first = iteration, Snapshot()
+        self.start, self.first = iteration, Snapshot(young=True)
 
     def middle(self, iteration: int) -> None:
         """The second moment."""

@@ -240,7 +240,7 @@ class Session:
             loop.last_rate = found.rate
             loop.try_at = 2 * inside
             return
-        least = AT_LEAST if loop.looked else FOR_FIRST
+        least = AT_LEAST if loop.looked and not loop.between else FOR_FIRST  # one that the collector has spoiled is none
         if self.spent > least + SHARE * (time.thread_time() - self.started):
             loop.try_at = inside + 1 + inside // TRIES
             return
