@@ -96,7 +96,7 @@ class Snapshot:
     __slots__ = ("longest", "sequence", "tensors")
 
     def __init__(self, young: bool = False) -> None:
-        tensors, _ = tensors_and_nodes([*gc.get_objects(0), *gc.get_objects(1)] if young else gc.get_objects())
+        tensors, _ = tensors_and_nodes(gc.get_objects(0) + gc.get_objects(1) if young else gc.get_objects())
         self.tensors = {id(one): weakref.ref(one) for one in tensors}
         self.longest: dict[object, int] = {}
         for one in tensors:
