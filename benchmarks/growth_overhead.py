@@ -1,8 +1,7 @@
 """``python -m benchmarks.growth_overhead``: the CPU time that ``torchmemlint run`` adds to steps in which nothing grows.
 
-Pairs of runs, one with and one without it, in turns; each measures the CPU time of its own loop. ``--turns``: pairs of stretches of
-one run, with the hooks and without them, between which a busy machine changes less. In some further runs, the time inside
-of the hook is added up: the tool's own clock, which the noise of other programs does not reach.
+In one run, stretches of steps with the hooks and without them take turns, so that a busy machine slows both halves of a pair. In some
+further runs, the time inside of the hook is added up: the tool's own clock, which the noise of other programs hardly reaches.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from textwrap import dedent
@@ -24,7 +22,7 @@ ROOT = str(Path(__file__).resolve().parent.parent)
 
 PROGRAM = dedent(
     """
-    import json, resource, sys, time
+    import gc, json, sys, time
     import torch
     from torch import nn
 
@@ -41,107 +39,83 @@ PROGRAM = dedent(
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
 
-    def train(steps):
-        total = 0.0
-        for step in range(steps):
+    def train(steps, after=lambda step: None):
+        for step in range(1, steps + 1):
             loss = model(torch.randn(shape)).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            total += loss.item()
-        return total
-
-
-    own = [0.0]
+            after(step)
 
 
     def hooks_of_the_run():
-        import gc
-
         (hooks,) = [one for one in gc.get_objects() if type(one).__module__ == "torchmemlint.growth.worker.attach" and type(one).__name__ == "Hooks"]
         return hooks
 
 
-    def train_in_turns(pairs, steps):
-        hooks, times, begin, on = hooks_of_the_run(), [], time.process_time(), True
-        for step in range(2 * pairs * steps + 1):
-            if step and step % steps == 0:
-                times.append(time.process_time() - begin)
-                on = not on
-                if on:
-                    hooks._module(torch), hooks._backward(torch), hooks._loader(torch)
-                else:
+    def in_turns(steps, pairs, stretch):
+        # the CPU seconds of the pairs: of some steps with the hooks, and of as many without
+        hooks, spent = hooks_of_the_run(), [[0.0, 0.0] for _ in range(pairs)]
+        without, begin = False, time.process_time()
+
+        def after(step):
+            nonlocal without, begin
+            if step % stretch == 0:
+                spent[(step - 1) // (2 * steps)][without] += time.process_time() - begin
+                without = not without
+                if without:
                     hooks.remove()
+                else:
+                    hooks._module(torch), hooks._backward(torch), hooks._loader(torch)
                 begin = time.process_time()
-            loss = model(torch.randn(shape)).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return times
+
+        train(2 * pairs * steps, after)
+        return spent
 
 
-    def clock():
-        hooks = hooks_of_the_run()
+    def clock(steps):
+        # CPU seconds of the steps, those in the hook, and those of them in looks at the heap
+        hooks, own = hooks_of_the_run(), 0.0
         event = hooks._event
 
         def timed(frame):
+            nonlocal own
             begin = time.thread_time()
             event(frame)
-            own[0] += time.thread_time() - begin
+            own += time.thread_time() - begin
 
         hooks._event = timed
+        begin = time.process_time()
+        train(steps)
+        return [time.process_time() - begin, own, event.__self__.spent]
 
 
-    if "turns" in sys.argv:
-        print(json.dumps(train_in_turns(int(sys.argv[4]), steps)))
-        sys.exit()
-    if "clock" in sys.argv:
-        clock()
-    train(10)
-    begin, own[0] = time.process_time(), 0.0
-    train(steps)
-    spent = time.process_time() - begin
-    print(json.dumps([spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, own[0]]))
+    print(json.dumps(in_turns(steps, *map(int, sys.argv[3:])) if sys.argv[3:] else clock(steps)))
     """
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
-    """CPU seconds of the loop, the most memory that the process had, in kB, and the seconds in the hook, if they were added up."""
-
-    seconds: float
-    memory: int
-    own: float
-
-
-def once(file: Path, kind: str, steps: int, watched: bool, *more: str) -> Once:
-    """One run of the program, with ``more`` arguments."""
-    return Once(*_output(file, kind, steps, watched, *more))
-
-
-def _output(file: Path, kind: str, steps: int, watched: bool, *more: str) -> list[Any]:
-    before = ["-m", "torchmemlint", "run", "--output-file", os.devnull] if watched else []
-    command = [sys.executable, *before, str(file), kind, str(steps), *more]
-    given = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=file.parent, env=given)
-    output: list[Any] = json.loads(done.stdout.splitlines()[-1])
-    return output
-
-
-def in_turns(kind: str, pairs: int, steps: int) -> str:
-    """One run whose loop has the hooks for some steps, then not, and so on."""
+def output(kind: str, steps: int, *more: int) -> list[Any]:
+    """What one run of the program prints."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "train.py"
         file.write_text(PROGRAM, encoding="utf-8")
-        times = _output(file, kind, steps, True, "turns", str(pairs))
-    with_it, without = times[::2], times[1::2]
-    added = sorted(100 * (one / other - 1) for one, other in zip(with_it, without, strict=True))
-    low, high = added[len(added) // 20], added[-1 - len(added) // 20]
-    return (
-        f"{pairs} pairs of {steps} steps of {1000 * median(without) / steps:.1f} ms in one run: median {median(added):+.1f} % (90 %: {low:+.1f} to "
-        f"{high:+.1f} %), {100 * (sum(with_it) / sum(without) - 1):+.1f} % in all."
-    )
+        command = [
+            sys.executable,
+            "-m",
+            "torchmemlint",
+            "run",
+            "--output-file",
+            os.devnull,
+            str(file),
+            kind,
+            str(steps),
+            *map(str, more),
+        ]
+        given = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=given)
+    printed: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return printed
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -149,39 +123,29 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth_overhead", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("kind", choices=("small", "transformer"))
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--clocked", type=int, default=3, help="runs with the tool's own clock")
-    parser.add_argument("--turns", action="store_true", help="stretches of one run")
-    given = parser.parse_args(None if arguments is None else list(arguments))
-    if given.turns:
-        print(in_turns(given.kind, given.pairs, given.steps))
-        return 0
-    added: list[float] = []
-    steps: list[float] = []
-    memory: list[int] = []
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "train.py"
-        file.write_text(PROGRAM, encoding="utf-8")
-        once(file, given.kind, 10, watched=True)  # compiles what is imported
-        for number in range(given.pairs):
-            runs = {
-                watched: once(file, given.kind, given.steps, watched)
-                for watched in ((False, True) if number % 2 else (True, False))
-            }
-            added.append(100 * (runs[True].seconds / runs[False].seconds - 1))
-            steps.append(1000 * runs[False].seconds / given.steps)
-            memory.append(runs[True].memory - runs[False].memory)
-            print(f"{added[-1]:+.1f} %", file=sys.stderr)
-        clocked = [once(file, given.kind, given.steps, True, "clock") for _ in range(given.clocked)]
-    added.sort()
-    low, high = added[len(added) // 20], added[-1 - len(added) // 20]
-    print(
-        f"{len(added)} pairs of {given.steps:,} steps of {median(steps):.1f} ms: {median(added):+.1f} % (90 %: {low:+.1f} to {high:+.1f} %), "
-        f"{median(memory):+,.0f} kB at most."
+    parser.add_argument("--steps", type=int, default=3000, help="of each half of a pair (default: 3000)")
+    parser.add_argument(
+        "--stretch",
+        type=int,
+        default=100,
+        help="steps with the hooks or without, in turns; a divisor of --steps (default: 100)",
     )
-    if clocked:
-        shares = [100 * one.own / (one.seconds - one.own) for one in clocked]
-        print(f"By its own clock: {median(shares):.2f} % ({min(shares):.2f} to {max(shares):.2f} %).")
+    parser.add_argument("--clocked", type=int, default=3, help="runs with the tool's own clock (default: 3)")
+    given = parser.parse_args(None if arguments is None else list(arguments))
+    pairs = output(given.kind, given.steps, given.pairs, given.stretch) if given.pairs else []
+    if pairs:
+        added = sorted(100 * (one / other - 1) for one, other in pairs)
+        low, high = added[len(added) // 20], added[-1 - len(added) // 20]
+        step = 1000 * median(other for _, other in pairs) / given.steps
+        print(
+            f"{len(pairs)} pairs of {given.steps:,} steps of {step:.1f} ms: median {median(added):+.1f} % (90 %: {low:+.1f} to {high:+.1f} %).",
+            flush=True,
+        )
+    for spent, own, looks in (output(given.kind, given.steps) for _ in range(given.clocked)):
+        step = 1000 * (spent - own) / given.steps
+        print(
+            f"By its own clock: {100 * own / (spent - own):.2f} % of {given.steps:,} steps of {step:.1f} ms, {looks:.2f} s of it in looks."
+        )
     return 0
 
 

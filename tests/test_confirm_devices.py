@@ -166,7 +166,6 @@ def test_the_executor_that_is_named_settles(
     ("arguments", "words"),
     [
         (["--device", "tpu"], "--device tpu"),
-        (["--snapshots", "out", "--watch"], "cannot be combined with --snapshots"),
         (["--snapshots", "out", "--device", "cpu"], "needs a CUDA device"),
     ],
 )

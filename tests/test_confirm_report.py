@@ -256,10 +256,8 @@ def test_without_torch_there_is_one_line_and_status_2(
         (["--jobs", "-1", "."], "--jobs"),
         (["--device", "tpu", "."], "--device tpu"),
         (["--device", "cuda:7", "."], "--device cuda:7"),
-        ([".", "--", "python", "x.py"], "--watch"),
         (["quiet.py:1"], "use --rule to try a rule anyway"),
         (["quiet.py:99", "--rule", "TML101"], "no code on this line"),
-        (["--watch", "quiet.py", "--", "bash", "x.sh"], "runs Python programs"),
     ],
 )
 def test_mistakes_of_the_command_line_are_reported(

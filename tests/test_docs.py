@@ -236,10 +236,10 @@ def test_its_commands_have_the_options_that_they_use(path: Path) -> None:
     ):
         words = shlex.split(re.split(r"\s+(?:#|>|2>|\|)\s*", line)[0])
         command, rest = split_command(words)
-        if "--watch" in rest and "--" in rest:
-            rest = rest[: rest.index("--")]
         if command == "run":  # what comes from the program on is the program's
-            rest = rest[: next((at for at, word in enumerate(rest) if word in ("-m", "python") or word.endswith(".py")), None)]
+            rest = rest[
+                : next((at for at, word in enumerate(rest) if word in ("-m", "python", "--") or word.endswith(".py")), None)
+            ]
         made[command].parse_args(rest)  # SystemExit for an option that does not exist
 
 

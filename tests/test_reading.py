@@ -34,7 +34,7 @@ ALLOWED = {
     "incremental/cache.py:Cache.add_to_segment": "writes what this process alone adds to, under a name of its own",
     "processes/forks.py:": "a pipe to a process of ours",
     "confirm/warm.py:Forked.__init__": "the ends of a child's pipes",
-    "confirm/watch.py:run": "what our own watcher wrote, in a folder of ours",
+    "growth/worker/running.py:_taken": "what our own command has just written",
     "confirm/pairs.py": "the fixtures of this repository",
     "confirm/sandbox.py": "/proc, and what a sandbox is made of",
     "growth/worker/fills.py:": "the code of a function that the user's program is running",

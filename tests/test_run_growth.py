@@ -17,7 +17,7 @@ import forked
 import pytest
 
 from torchmemlint.errors import UsageError
-from torchmemlint.growth import command, words
+from torchmemlint.growth import command, report, words
 from torchmemlint.growth.worker import frames, lines, series
 
 NETWORK = """\
@@ -360,7 +360,7 @@ def test_an_exception_has_the_programs_traceback(tmp_path: Path) -> None:
 def test_too_few_steps_are_said(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run(tmp_path, KEPT.replace("range(60)", "range(5)"))
-    assert "the longest loop ran 5 steps, 18 are needed (at train.py:9)" in done.stderr
+    assert "the longest loop ran 5 steps, 19 are needed (at train.py:9)" in done.stderr
 
 
 @pytest.mark.slow
@@ -370,6 +370,13 @@ def test_a_block_can_be_watched(tmp_path: Path) -> None:
     write(tmp_path, "import torchmemlint\n" + body + "print(bool(watch), [one['holder'] for one in watch.growths])\n")
     alone = fresh(tmp_path, "train.py")
     assert alone.stdout == "True ['kept']\n", alone.stderr
+
+
+def test_only_the_users_files_are_checked() -> None:
+    """With a framework's loop beside them, the linter says other things of them."""
+    places = {name: {"path": f"{name}.py", "line": 1} for name in ("line", "caller", "loop")}
+    growth = {"line": places["line"], "callers": [places["caller"]], "defined": None, "loop": places["loop"]}
+    assert [place["path"] for place in report._places(growth)] == ["line.py", "caller.py"]
 
 
 # -- loops of frameworks, other ways in and out

@@ -10,6 +10,7 @@ import queue
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Generator
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 
 from torchmemlint.growth.worker import unseen
 from torchmemlint.growth.worker.frames import Place
+from torchmemlint.growth.worker.heap import Snapshot
 from torchmemlint.growth.worker.holders import Roots, Search, named
 
 pytestmark = pytest.mark.slow  # it imports torch
@@ -204,3 +206,17 @@ def test_a_holder_that_the_program_froze_is_found() -> None:
     finally:
         gc.unfreeze()
         KEPT.clear()
+
+
+@pytest.mark.parametrize("young", [False, True])
+def test_a_snapshot_keeps_nothing(young: bool) -> None:
+    """Without the collector: a list of all objects that is one of them is a cycle."""
+    gc.disable()
+    try:
+        value = torch.zeros(3)
+        reference = weakref.ref(value)
+        assert Snapshot(young).has(value)
+        del value
+        assert reference() is None
+    finally:
+        gc.enable()

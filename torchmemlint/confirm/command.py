@@ -42,9 +42,10 @@ def parser() -> argparse.ArgumentParser:
         "torchmemlint confirm",
         description="Prove findings by running the flagged code, with and without the fix, in a sandboxed child process.",
         epilog="Exit status: 0 no finding was refuted, and every fix that was measured helped; 1 a finding was refuted, or a printed fix "
-        "did not help; 2 nothing could be run. The sandbox needs Linux; elsewhere, use --no-sandbox on your own code, or --watch. "
+        "did not help; 2 nothing could be run. The sandbox needs Linux; elsewhere, use --no-sandbox on your own code. To measure in your "
+        "own program: torchmemlint run --check PATH train.py. "
         "TORCHMEMLINT_EXECUTOR in the environment says where to run: a callable that returns an Executor (MODULE:FACTORY), or "
-        "dask:tcp://host:port. With --watch: torchmemlint confirm --watch [PATH ...] -- python train.py ARGS (or -- python -m pkg.mod).",
+        "dask:tcp://host:port.",
         allow_abbrev=False,
     )
     result.add_argument(
@@ -72,7 +73,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run only the fixes, and compare with the original: same, differed or could not be run",
     )
-    result.add_argument("--watch", action="store_true", help="run your own script, and measure at the flagged lines")
     result.add_argument(
         "--no-sandbox", action="store_true", help="run without a sandbox: only for code that you would run anyway"
     )
@@ -81,28 +81,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command line and return its exit status."""
-    own, script = list(argv), []
-    if "--" in own:
-        at = own.index("--")
-        own, script = own[:at], own[at + 1 :]
-    arguments = parser().parse_args(own)
+    arguments = parser().parse_args(list(argv))
     try:
-        if arguments.watch or not named():  # else it is needed where the executor runs
+        if not named():  # else it is needed where the executor runs
             torch_directory()
-        from torchmemlint.confirm.watch import PYTHON
-
-        if arguments.fix and (arguments.watch or arguments.snapshots or arguments.output_format == "html"):
-            raise UsageError("--fix cannot be combined with --watch, --snapshots or --output-format html")
-        if arguments.watch:
-            if arguments.snapshots:
-                raise UsageError("--watch cannot be combined with --snapshots")
-            from torchmemlint.confirm import watch
-
-            findings = find(arguments.targets or ["."], arguments)
-            return watch.run(findings, script, arguments.output_format, arguments.output_file)
-        if script and PYTHON.match(os.path.basename(script[0])) and not os.path.exists(script[0]):
-            raise UsageError("`-- COMMAND` needs --watch")
-        arguments.targets += script
+        if arguments.fix and (arguments.snapshots or arguments.output_format == "html"):
+            raise UsageError("--fix cannot be combined with --snapshots or --output-format html")
         return settle_and_report(arguments)
     except TorchmemlintError as error:
         print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
@@ -110,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def settle_and_report(arguments: argparse.Namespace) -> int:
-    """The isolation mode."""
+    """Run the experiments, and report."""
     if arguments.steps < 6:
         raise UsageError("--steps must be at least 6: the first two steps are warm-up")
     if not arguments.timeout > 0:

@@ -1,4 +1,4 @@
-"""Chooses the format of a report and where it goes; shared by both modes of ``confirm``."""
+"""Chooses the format of a report and where it goes."""
 
 from __future__ import annotations
 

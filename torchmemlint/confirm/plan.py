@@ -81,7 +81,7 @@ def _plan(finding: Finding, text: str | None, project: Project | None) -> Plan:
     if rule.about is About.ALLOCATOR:
         return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
     if rule.correction is None:
-        return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code}; try --watch")
+        return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code}; try `torchmemlint run --check`")
     found = _program(finding, text)
     if isinstance(found, str):
         return Plan(finding, None, Doubts(), found)

@@ -33,6 +33,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--steps", type=int, metavar="N", help="end the program after N iterations of a loop")
     result.add_argument("--live", action="store_true", help="also print each finding when it is found")
     result.add_argument("--fail-on-growth", action="store_true", help="exit with status 1 if something grows")
+    result.add_argument(
+        "--check", action="append", metavar="PATH", help="check these files first, and measure at each flagged line, too"
+    )
     result.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as `python -m` does")
     result.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the program and its arguments")
     return result
@@ -57,7 +60,13 @@ def main(argv: Sequence[str]) -> int:
         "fail": arguments.fail_on_growth,
         "python": sys.executable,
         "root": ROOT,
+        "folder": os.getcwd(),
     }
+    if arguments.check:
+        from torchmemlint import check_paths
+        from torchmemlint.growth.flagged import written
+
+        options["flagged"] = written(check_paths(arguments.check))
     starter = str(Path(__file__).parent / "worker" / "start.py")
     command = [*python, starter, json.dumps(options), *program]
     sys.stdout.flush()
@@ -68,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The options of ``run``, and the program with its arguments."""
-    valued = {"--output-format", "--output-file", "--steps"}
+    valued = {"--output-format", "--output-file", "--steps", "--check"}
     given = list(argv)
     index = 0
     while index < len(given):

@@ -16,10 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from torchmemlint.confirm.report import measured
+from torchmemlint.confirm.verdict import Outcome, verdict_json
 from torchmemlint.errors import SourceError, TorchmemlintError
+from torchmemlint.files.quoting import quoted
 from torchmemlint.files.writing import write_whole
 from torchmemlint.findings import Confidence, Finding, Position, Safety, Severity, Span
 from torchmemlint.growth import words
+from torchmemlint.growth.flagged import verdicts
 from torchmemlint.reporters import Context, Measurement
 from torchmemlint.rules import ALL_RULES, rule_of
 from torchmemlint.rules.card import About
@@ -42,8 +46,7 @@ def main() -> int:
     """Write the report where it is wanted."""
     given = json.load(sys.stdin)
     data, options = given["data"], given["options"]
-    joined = join(data)
-    text = render(data, joined, options.get("format", "full"))
+    text = render(data, join(data), options.get("format", "full"))
     file = options.get("file")
     if file is None:
         sys.stderr.write(text)
@@ -58,13 +61,30 @@ def main() -> int:
 
 def render(data: Mapping[str, Any], joined: Sequence[Joined], output_format: str) -> str:
     """The report in one of the formats of ``run``."""
+    mine = {_key(one.finding) for one in joined}
+    flagged = verdicts(data["flagged"], data["device"]) if "flagged" in data else ()
+    others = [(finding, verdict) for finding, verdict in flagged if _key(finding) not in mine]
     if output_format == "full":
-        return words.full(data, {number: list(_explained(one)) for number, one in enumerate(joined)})
+        looked = (
+            f"{quoted(finding.path)}:{finding.span.start.row}: {finding.code} {measured(verdict)}\n"
+            for finding, verdict in others
+        )
+        return words.full(data, {number: list(_explained(one)) for number, one in enumerate(joined)}) + "".join(looked)
     from importlib import import_module
 
     records = {id(one.finding): Measurement("confirmed", _measured(one.growth), _record(one.growth, data)) for one in joined}
+    for finding, verdict in others:
+        record = {**verdict_json(verdict), "measured": measured(verdict)}
+        records[id(finding)] = Measurement(verdict.outcome.value, measured(verdict), record)
     context = Context(_text, root=_root(), measured=lambda finding: records.get(id(finding)))
-    return str(import_module(f"torchmemlint.reporters.{output_format}").render([one.finding for one in joined], context))
+    whole = output_format == "json"  # the others show what there is to mend
+    findings = [one.finding for one in joined]
+    findings += [finding for finding, verdict in others if whole or verdict.outcome is Outcome.CONFIRMED]
+    return str(import_module(f"torchmemlint.reporters.{output_format}").render(findings, context))
+
+
+def _key(finding: Finding) -> tuple[str, str, Span]:
+    return finding.code, os.path.realpath(finding.path), finding.span
 
 
 def join(data: Mapping[str, Any]) -> list[Joined]:
@@ -93,9 +113,7 @@ def _findings(paths: Sequence[str]) -> list[Finding]:
 
 
 def _places(growth: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from (place for place in (growth["defined"], growth["line"]) if place)
-    yield from growth["callers"]
-    yield growth["loop"]
+    yield from (place for place in (growth["line"], *growth["callers"]) if place)
 
 
 def _joined(growth: Mapping[str, Any], findings: Sequence[Finding]) -> Joined:

@@ -21,22 +21,23 @@ _MADE = (list, dict, set)
 
 class Evidence:
     """``survivors`` are the tensors that were made between the first two moments, from iteration ``start`` to ``mid``, and live at the
-    third one; ``rest`` are those of them that belong to no holder yet; ``rate`` are the bytes an iteration that were measured."""
+    third one; older is what was there at ``begin``; ``rest`` are those of them that belong to no holder yet; ``rate`` are the bytes an
+    iteration that were measured."""
 
-    def __init__(self, first: Begin, second: Snapshot, start: int, mid: int, end: int, rate: float) -> None:
-        self.first, self.second = first, second
+    def __init__(self, begin: Begin, first: Snapshot, second: Snapshot, start: int, mid: int, end: int, rate: float) -> None:
+        self.begin, self.first, self.second = begin, first, second
         self.iterations, self.held_for = max(1, mid - start), max(1, end - mid)
         self.rate = rate
-        first.end()
+        begin.end()
         everything = gc.get_objects()
         self.tensors, self.nodes = tensors_and_nodes(everything)
-        self._containers = {id(one) for one in everything if type(one) in _MADE and not first.is_new(one)}
+        self._containers = {id(one) for one in everything if type(one) in _MADE and not begin.is_new(one)}
         del everything
         self.known = {
-            found[0] for tensor in self.tensors if not first.is_new(tensor) and (found := storage_of(tensor)) is not None
+            found[0] for tensor in self.tensors if not begin.is_new(tensor) and (found := storage_of(tensor)) is not None
         }
         self.graphs = Graphs(first.sequence, second.sequence, self.known)
-        self.survivors = [one for one in self.tensors if second.has(one) and first.is_new(one)]
+        self.survivors = [one for one in self.tensors if second.has(one) and begin.is_new(one) and not first.has(one)]
         self.rest = {id(one): one for one in self.survivors}
 
     def mine(self) -> tuple[object, ...]:
@@ -70,9 +71,9 @@ class Evidence:
         in Python holds it, or where it only takes the place of an earlier one: the gradient of an old tensor."""
         for one, above in pairwise([*path.objects[1:], None]):
             if is_array(one):
-                if is_older(one, self.first.new):
+                if is_older(one, self.begin.new):
                     return one
-            elif not self.first.is_new(one):
+            elif not self.begin.is_new(one):
                 if is_a(above, CACHE):  # its own table
                     return above
                 return None if is_tensor(one) else one

@@ -1,5 +1,7 @@
 """A look at the heap in three moments: what was born between the first two and lives at the third is kept by somebody.
 
+It begins an iteration before the first of them: an iteration's batch is older than its first call of a module, and its graph keeps it.
+
 ``Look.finish`` names who keeps it, and makes a ``Keeper`` of each: bytes an iteration, and marks for the search for its line.
 """
 
@@ -28,13 +30,17 @@ ENOUGH = 0.95
 
 
 class Look:
-    """``first`` is the moment of its making; then ``middle`` and ``finish``, each at the head of an iteration."""
+    """``begin`` is the moment of its making; then ``opens``, ``middle`` and ``finish``, each at the head of an iteration."""
 
     def __init__(self, iteration: int) -> None:
-        self.start = iteration
-        self.first = Begin()
+        self.begin = Begin()
+        self.first: Snapshot | None = None
         self.second: Snapshot | None = None
-        self.mid = self.end = iteration
+        self.start = self.mid = self.end = iteration
+
+    def opens(self, iteration: int) -> None:
+        """The first moment."""
+        self.start, self.first = iteration, Snapshot(young=True)
 
     def middle(self, iteration: int) -> None:
         """The second moment."""
@@ -42,7 +48,7 @@ class Look:
 
     def cancel(self) -> None:
         """There will be no third moment."""
-        self.first.end(ids=False)
+        self.begin.end(ids=False)
 
     def ends(self, iteration: int) -> None:
         """The third moment is at this iteration."""
@@ -50,9 +56,10 @@ class Look:
 
     def finish(self, stack: types.FrameType, loop_frame: types.FrameType, rate: float) -> list[Keeper]:
         """The third moment: who keeps what was born between the first two. ``rate`` are the bytes an iteration that were measured."""
+        assert self.first is not None
         assert self.second is not None
         with torch._C.DisableTorchFunction():
-            evidence = Evidence(self.first, self.second, self.start, self.mid, self.end, rate)
+            evidence = Evidence(self.begin, self.first, self.second, self.start, self.mid, self.end, rate)
             return _Finished(evidence, stack, loop_frame).keepers()
 
 
@@ -60,7 +67,7 @@ class _Finished:
     def __init__(self, evidence: Evidence, stack: types.FrameType, loop_frame: types.FrameType) -> None:
         self.evidence = evidence
         self._stack, self._loop_frame = stack, loop_frame
-        self._buffers = buffers_in(evidence.first)
+        self._buffers = buffers_in(evidence.begin)
         self._roots = Roots(stack)
         self._unseen: dict[int, list[Any]] | None = None
 

@@ -16,6 +16,7 @@ import types
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from torchmemlint.growth.worker.flagged import Looks
 from torchmemlint.growth.worker.frames import program_is_at
 from torchmemlint.growth.worker.running import Running
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     atexit.register(running.report)  # the first one registered is the last one called
     try:
         running.begin()
-        _run(program)
+        _run(program, running.looks)
     except SystemExit as end:
         running.ended(None)
         if running.fails(end.code):
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     sys.exit(1 if running.fails(0) else 0)
 
 
-def _run(program: list[str]) -> None:
+def _run(program: list[str], looks: Looks | None = None) -> None:
     module = types.ModuleType("__main__")
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
@@ -77,7 +78,12 @@ def _run(program: list[str]) -> None:
     module.__loader__ = SourceFileLoader("__main__", path)
     module.__dict__["__cached__"] = None
     module.__dict__["__annotations__"] = {}
-    exec(compile(text, module.__file__, "exec", dont_inherit=True), module.__dict__)
+    code = (
+        looks.compiled(text, module.__file__)
+        if looks is not None
+        else compile(text, module.__file__, "exec", dont_inherit=True)
+    )
+    exec(code, module.__dict__)
 
 
 def _strip(error: BaseException) -> None:

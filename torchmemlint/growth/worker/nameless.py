@@ -20,7 +20,11 @@ def cycles(evidence: Evidence, waste: list[Any]) -> list[Keeper]:
     """The cycle that keeps most of the garbage's tensors."""
     tensors, nodes = tensors_and_nodes(waste)
     # weak references to garbage are gone: what was there is known by its id
-    window = [one for one in tensors if id(one) in evidence.second.tensors and evidence.first.was_new(id(one))]
+    window = [
+        one
+        for one in tensors
+        if id(one) in evidence.second.tensors and evidence.begin.was_new(id(one)) and id(one) not in evidence.first.tensors
+    ]
     size = Size()
     for one in window:
         size.tensors += 1

@@ -17,15 +17,15 @@ SIZED = (list, dict, collections.deque)
 MOST = 12
 
 
-def buffers_in(first: Begin) -> list[Any]:
+def buffers_in(begin: Begin) -> list[Any]:
     """Containers, older than the window, whose last element is an array or a string of bytes."""
-    return [one for one in gc.get_objects() if type(one) in SIZED and _ends_in_a_buffer(one) and not first.is_new(one)]
+    return [one for one in gc.get_objects() if type(one) in SIZED and _ends_in_a_buffer(one) and not begin.is_new(one)]
 
 
 def replaced(evidence: Evidence, buffers: list[Any], roots: Roots) -> list[Keeper]:
     """Whether these grow is seen when lines are traced."""
     tensors, _ = tensors_and_nodes(gc.get_objects())
-    longer = [one for one in tensors if not evidence.second.has(one) and evidence.first.is_new(one) and _longer(evidence, one)]
+    longer = [one for one in tensors if not evidence.second.has(one) and evidence.begin.is_new(one) and _longer(evidence, one)]
     del longer[MOST:]
     fitting = [one for one in buffers if evidence.rate / 20 <= _nbytes(_last(one)) <= 2 * evidence.rate]
     fitting = sorted(fitting, key=lambda one: abs(_nbytes(_last(one)) - evidence.rate))[:MOST]

@@ -10,7 +10,7 @@ from torchmemlint.growth.worker.frames import Place
 from torchmemlint.growth.worker.keeper import Keeper
 from torchmemlint.growth.worker.session import FIRST_TRY, Found, Loop, Session
 
-NEEDED = FIRST_TRY + 9
+NEEDED = FIRST_TRY + 10
 """Iterations until a first holder can be named: those before a look, and those of the look and of its lines."""
 
 

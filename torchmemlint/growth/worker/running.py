@@ -11,10 +11,12 @@ from typing import Any
 
 from torchmemlint.growth import words
 from torchmemlint.growth.worker.attach import Finder
+from torchmemlint.growth.worker.flagged import Looks
 
 
 class Running:
-    """``options``: format, file, live, steps, fail, python (of torchmemlint), root."""
+    """``options``: format, file, live, steps, fail, python (of torchmemlint), root, folder (that paths in the report count from), and
+    ``flagged``, the file that says where to look."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -24,9 +26,13 @@ class Running:
         self._finder: Finder | None = None
         self._pid = os.getpid()
         self._found: list[dict[str, Any]] = []
+        self._flagged = _taken(options.pop("flagged", None))
+        self.looks = Looks(self._flagged.pop("files")) if self._flagged else None
 
     def begin(self) -> None:
         """Wait for torch, or take it if it is here."""
+        if self.looks is not None:
+            self.looks.install()
         if "torch" in sys.modules:
             self._ready(sys.modules["torch"])
             return
@@ -75,6 +81,8 @@ class Running:
             if error is not None:
                 alive = self._alive(error)
         self._data = self._as_data(alive)
+        if self.looks is not None:
+            self._data["flagged"] = {**self._flagged, **self.looks.seen()}
         self._found = list(self._data["growths"])
 
     def _alive(self, error: BaseException) -> list[str]:
@@ -119,19 +127,30 @@ class Running:
             return
         data, self._data = self._data, None
         plain = self._options.get("format", "full") == "full" and not self._options.get("file")
-        if plain and not data["growths"]:
+        if plain and not data["growths"] and "flagged" not in data:
             sys.stderr.write(words.full(data))
             return
         # the current folder comes first in the path until then, and a `json.py` may lie there
         start = f"import sys; sys.path[0] = {self._options['root']!r}; from torchmemlint.growth.report import main; sys.exit(main())"
         given = json.dumps({"data": data, "options": self._options})
         try:
-            done = subprocess.run([self._options["python"], "-c", start], input=given, text=True, check=False)
+            done = subprocess.run(
+                [self._options["python"], "-c", start], cwd=self._options.get("folder"), input=given, text=True, check=False
+            )
         except OSError:  # no memory for another process
             sys.stderr.write(words.full(data))
             return
         if done.returncode not in (0, 1):
             sys.stderr.write(words.full(data))
+
+
+def _taken(file: str | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    with open(file, encoding="utf-8") as opened:
+        found: dict[str, Any] = json.load(opened)
+    os.unlink(file)
+    return found
 
 
 def _users_files() -> list[str]:

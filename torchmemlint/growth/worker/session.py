@@ -9,11 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
@@ -30,8 +30,11 @@ LONGEST_WINDOW = 400
 SHARE, AT_LEAST, FOR_FIRST = 0.05, 1.0, 2.0
 """Looks may take a second of CPU time, and this share of the run's; ``FOR_FIRST`` seconds until a loop has had its first, so that the
 loop which makes the data leaves some for the one that trains."""
-METER_SHARE = 0.005
-MOST_POINTS = 4096
+METER_SHARE, CLOCKED = 0.005, 8
+DENSE = 128
+"""So many iterations are sampled one by one; later, one in so many that the samples of a run grow with its logarithm."""
+TRIES = 8
+"""A series is looked at again when it is longer by this part of it."""
 MOST_RENEWED = 3
 ASK_AGAIN = 1.25
 """Whether a found holder still grows is asked again after this factor of iterations, then again."""
@@ -70,6 +73,7 @@ class Loop:
     try_at: int = FIRST_TRY
     factor: float = 1.5
     skip_until: int = 0
+    sample_at: int = 0
     found: list[Found] = field(default_factory=list)
     trend: Trend | None = None
     unexplained: float = 0.0
@@ -99,12 +103,13 @@ class Session:
         self.started = time.thread_time()
         self.pid = os.getpid()
         self._live = live
-        self._lock = threading.Lock()
-        self._look: tuple[tuple[int, int], Look, int, int] | None = None
+        self._free = [True]  # empty while an event goes on; a lock takes longer than all else of most events
+        self._look: tuple[tuple[int, int], Look, int, int, int] | None = None
         self._trace: tuple[tuple[int, int], Tracer, list[tuple[Keeper, Watched]], int] | None = None
         self._forget = False
         self._freed = self._freed_before = 0
         self._stride = 1
+        self._choose_at = 64
         self.create_graph: Counter[Place] = Counter()
         self.stop_program: Callable[[], None] | None = None
 
@@ -112,7 +117,12 @@ class Session:
 
     def event(self, frame: FrameType) -> None:
         """An outermost call of a module begins, from this frame."""
-        if self.off or not self._lock.acquire(blocking=False):
+        free = self._free
+        if self.off or not free:
+            return
+        try:
+            free.pop()
+        except IndexError:  # another thread was faster
             return
         try:
             self._event(frame)
@@ -121,7 +131,7 @@ class Session:
             self.collected.stop()
             self._cancel()
         finally:
-            self._lock.release()
+            free[:] = (True,)
 
     def creates_graph(self, line: Place) -> None:
         """A backward with ``create_graph=True`` begins at this line."""
@@ -129,9 +139,22 @@ class Session:
 
     def begin_anew(self, frame: FrameType) -> None:
         """Forget all loops so far."""
-        with self._lock:
+        with self._alone():
             self._cancel()
             self.loops.clear()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No thread is in an event. It is not waited for ever: Ctrl-C may have come before an event could say that it had ended."""
+        for _ in range(2000):
+            with suppress(IndexError):
+                self._free.pop()
+                break
+            time.sleep(0.001)
+        try:
+            yield
+        finally:
+            self._free[:] = (True,)
 
     def _event(self, frame: FrameType) -> None:
         if self._forget and self._trace is None:
@@ -157,7 +180,7 @@ class Session:
             self._tracing(key, loop, frame)
         if self._look is not None or self._trace is not None:
             pass
-        elif loop.count % self._stride == 0:
+        elif loop.count >= loop.sample_at:
             self._sample(key, loop, frame)
         if self.steps is not None and loop.count >= self.steps and self.stop_program is not None:
             self.stop_program()
@@ -172,27 +195,28 @@ class Session:
     # -- samples
 
     def _sample(self, key: tuple[int, int], loop: Loop, frame: FrameType) -> None:
-        begin = time.thread_time()
-        if self.meter.device == "cpu" and not self.calls & 63:
+        if self.meter.device == "cpu" and self.calls >= self._choose_at:
             self._choose_meter()
         if self.meter.scans and loop.count & 3:
             return
+        clocked = len(loop.points) % CLOCKED == 0  # to ask the time takes as long as to ask the meter
+        begin = time.thread_time() if clocked else 0.0
         loop.points.append((loop.count, self.meter.live() + self.collected.bytes))
         self._freed, self._freed_before = self.collected.bytes - self._freed_before, self.collected.bytes
-        took = time.thread_time() - begin
-        self.metered += took
-        if self.metered > METER_SHARE * (begin - self.started) + 0.05:
-            self._stride = min(64, self._stride * 2)
-            self.metered = METER_SHARE * (begin - self.started)
-        if len(loop.points) > MOST_POINTS:
-            del loop.points[: MOST_POINTS // 2 : 2]
+        if clocked:
+            self.metered += CLOCKED * (time.thread_time() - begin)
+            if self.metered > METER_SHARE * (begin - self.started) + 0.05:
+                self._stride = min(64, self._stride * 2)
+                self.metered = METER_SHARE * (begin - self.started)
+        if not loop.between:
+            loop.sample_at = loop.count + max(self._stride, (loop.count - loop.points[0][0]) // DENSE)
         if loop.found and loop.count >= loop.ask_at:
             self._ask(loop, frame)
-        inside = loop.count - loop.began
-        if loop.count >= loop.skip_until and (inside >= loop.try_at or loop.count >= loop.skip_until > 0):
+        if loop.count >= loop.skip_until and (loop.count - loop.began >= loop.try_at or loop.skip_until):
             self._maybe_look(loop, key, frame)
 
     def _choose_meter(self) -> None:
+        self._choose_at = self.calls + 64
         chosen = accelerator_meter()
         if chosen is not None:
             self.meter = chosen
@@ -200,25 +224,25 @@ class Session:
                 loop.points.clear()
 
     def _maybe_look(self, loop: Loop, key: tuple[int, int], frame: FrameType) -> None:
+        if loop.between and loop.trend is not None and self._freed < loop.trend.rate:
+            return  # the collector ran in the last look: this one begins when it has just run
         inside = loop.count - loop.began
         mine = [point for point in loop.points if point[0] > loop.began]
         found = trend([(at - loop.began, size) for at, size in mine]) or (
             trend(loop.points) if loop.began and len(loop.points) >= 2 * LEAST_POINTS else None
         )
+        if loop.skip_until:
+            loop.skip_until = loop.count + (loop.count - loop.points[0][0]) // TRIES
         if found is None:
-            loop.try_at = max(inside + 1, int(inside * 1.15))
+            loop.try_at = inside + 1 + inside // TRIES
             return
         if self._explained(loop) > 0.7 * found.rate:  # by what an earlier look found
             loop.last_rate = found.rate
             loop.try_at = 2 * inside
             return
-        least = AT_LEAST if loop.looked else FOR_FIRST
+        least = AT_LEAST if loop.looked and not loop.between else FOR_FIRST  # one that the collector has spoiled is none
         if self.spent > least + SHARE * (time.thread_time() - self.started):
-            loop.try_at = inside + 1 + inside // 8
-            return
-        if (
-            loop.between and self._freed < found.rate
-        ):  # the collector ran in the last look: this one begins when it has just run
+            loop.try_at = inside + 1 + inside // TRIES
             return
         loop.trend = found
         begin = time.thread_time()
@@ -226,7 +250,11 @@ class Session:
         if loop.between:
             window, hold = 2, 1
         loop.looked, self._freed_before = loop.count, self.collected.bytes
-        self._look = (key, Look(loop.count), loop.count + window, loop.count + window + hold)
+        look, first = Look(loop.count), loop.count + 1
+        if loop.between:
+            first = loop.count
+            look.opens(first)
+        self._look = (key, look, first, first + window, first + window + hold)
         self.spent += time.thread_time() - begin
 
     @staticmethod
@@ -237,13 +265,15 @@ class Session:
 
     def _looking(self, key: tuple[int, int], loop: Loop, frame: FrameType, loop_frame: FrameType) -> None:
         assert self._look is not None
-        wanted, look, middle, end = self._look
+        wanted, look, first, middle, end = self._look
         if key != wanted:
             if not runs(self.loops[wanted], frame):  # the loop ended first
                 self._cancel()
             return
         begin = time.thread_time()
-        if loop.count >= middle and look.second is None:
+        if loop.count >= first and look.first is None:
+            look.opens(loop.count)
+        elif loop.count >= middle and look.second is None:
             look.middle(loop.count)
         elif loop.count >= end and look.second is not None:
             self._look = None
@@ -362,7 +392,7 @@ class Session:
     def finish(self) -> None:
         """The program is over: what was going on ends."""
         self.collected.stop()
-        with self._lock:
+        with self._alone():
             if self._trace is not None:
                 self._trace[1].stop(None)
                 self._end_tracing(self.loops[self._trace[0]], sys._getframe())

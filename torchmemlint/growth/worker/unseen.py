@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchmemlint.growth.worker.frames import locals_of
-from torchmemlint.growth.worker.heap import is_tensor
+from torchmemlint.growth.worker.heap import is_tensor, of_types
 from torchmemlint.growth.worker.holders import Roots
 
 MOST_ELEMENTS = 200_000
@@ -46,7 +46,7 @@ def _arrays(roots: Roots) -> list[Any]:
         return []
     some = [*gc.get_referents(*gc.get_objects()), *(value for frame in roots.frames for value in locals_of(frame).values())]
     kinds = {cls for cls in set(map(type, some)) if issubclass(cls, numpy.ndarray)}
-    return list({id(one): one for one in some if type(one) in kinds}.values())
+    return list({id(one): one for one in of_types(some, kinds)}.values())
 
 
 def held_by(array: Any) -> list[Any]:

@@ -6,5 +6,5 @@ from torch import nn
 cell = nn.GRUCell(8, 16)
 state = torch.zeros(4, 16)
 for _ in range(12):
-    state = cell(torch.randn(4, 8), state)  # watch: TML104 confirmed whole graph per step
+    state = cell(torch.randn(4, 8), state)  # flagged: TML104 confirmed whole graph per step
 print(tuple(state.shape))

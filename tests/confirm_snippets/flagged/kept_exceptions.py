@@ -26,8 +26,8 @@ def main() -> None:
         try:
             loss = step(model, torch.randn(64, 32), number)
         except BadBatch as error:
-            failures.append(error)  # watch: TML102 confirmed whole graph
-            reasons.append(str(error))  # watch: TML102 refuted
+            failures.append(error)  # flagged: TML102 confirmed whole graph
+            reasons.append(str(error))  # flagged: TML102 refuted
             continue
         optimizer.zero_grad()
         loss.backward()
@@ -36,7 +36,7 @@ def main() -> None:
         try:
             step(model, torch.randn(64, 32), 1)
         except BadBatch as error:
-            stripped.append(error.with_traceback(None))  # watch: TML102 refuted
+            stripped.append(error.with_traceback(None))  # flagged: TML102 refuted
 
 
 main()

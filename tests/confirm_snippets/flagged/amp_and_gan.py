@@ -24,6 +24,6 @@ for _ in range(20):
     scaler.scale(loss_g).backward()
     scaler.step(opt_g)
     scaler.update()
-    total_g += loss_g.detach()  # watch: TML101 refuted
-    kept.append(loss_c.item())  # watch: TML102 refuted
+    total_g += loss_g.detach()  # flagged: TML101 refuted
+    kept.append(loss_c.item())  # flagged: TML102 refuted
 print("total", float(total_g))

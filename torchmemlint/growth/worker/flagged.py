@@ -1,21 +1,16 @@
-"""Runs a user's script unchanged but for a look at the flagged statements. Started by path, with any Python that has torch.
+"""Looks at flagged lines, for ``run --check``.
 
-    watching.py SPEC.json script.py ARGS…      or      watching.py SPEC.json -m package.module ARGS…
-
-After each flagged statement a call is put in, with the statement's own row, that looks at what the statement changed:
-the first eight
-times, then at 16, 32 …, and never for more than a twentieth of the time that the script has run. Nothing else of the
-script is touched.
+After each flagged statement a call is put in, with the statement's own row, that looks at what the statement changed: the first eight
+times, then at 16, 32 …, and never for more than a twentieth of the time that the program has run. Nothing else of the program is touched.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
-import json
 import os
 import sys
 import time
@@ -23,26 +18,42 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+Rows = Sequence[tuple[int, int]]
+"""Rows of a file, each with the number of the finding there."""
+
 SHARE = 0.05
 CONSECUTIVE = 8
 NODE_LIMIT = 20_000
 WATCH = "__tml_watch__"
 
 
-class Watcher:
-    """Keeps what was seen at each flagged statement, by its number."""
+class Looks:
+    """Keeps what was seen at each flagged statement, by its number. ``files``: the rows of each file that has some."""
 
-    def __init__(self, report: str) -> None:
-        self._report = report
-        self._started = self._written = time.monotonic()
+    def __init__(self, files: Mapping[str, Rows]) -> None:
+        self._files = files
+        self._started = time.monotonic()
         self._spent = 0.0
-        self.hits: dict[int, int] = {}
-        self.samples: dict[int, list[dict[str, object]]] = {}
-        self.backwards: dict[int, int] = {}
+        self._hits: dict[int, int] = {}
+        self._samples: dict[int, list[dict[str, object]]] = {}
+        self._backwards: dict[int, int] = {}
+
+    def install(self) -> None:
+        """From now on, flagged files are imported with the looks in."""
+        setattr(builtins, WATCH, self)  # seen from every module, and shadowed by none
+        sys.meta_path.insert(0, _Finder(self._files))
+
+    def compiled(self, text: str | bytes, path: str) -> types.CodeType:
+        """The program's own file, with the looks in."""
+        return _compiled(text, path, self._files.get(os.path.realpath(path), ()))
+
+    def seen(self) -> dict[str, object]:
+        """What was seen, as plain data."""
+        return {"hits": self._hits, "samples": self._samples, "backwards": self._backwards}
 
     def __call__(self, number: int, place: object) -> Any:
         """Look at ``place``, now and then; gives it back."""
-        hit = self.hits[number] = self.hits.get(number, 0) + 1
+        hit = self._hits[number] = self._hits.get(number, 0) + 1
         if hit > CONSECUTIVE and (hit & (hit - 1) or self._spent > SHARE * (time.monotonic() - self._started)):
             return place
         if "torch" not in sys.modules:
@@ -50,10 +61,7 @@ class Watcher:
         begin = time.monotonic()
         with contextlib.suppress(Exception):  # a look must never end the script
             self._look(number, hit, place)
-        now = time.monotonic()
-        self._spent += now - begin
-        if now - self._written > 2:
-            self.write(None)
+        self._spent += time.monotonic() - begin
         return place
 
     def _look(self, number: int, hit: int, place: object) -> None:
@@ -69,45 +77,19 @@ class Watcher:
                 if tensor.grad_fn is not None and isinstance(place, torch.Tensor):
                     tensor.register_hook(lambda _, number=number: self._went_back(number))
         graph = walk(place, NODE_LIMIT)
-        live = torch.cuda.memory_allocated() if torch.cuda.is_available() and _uses_cuda(torch) else None
-        self.samples.setdefault(number, []).append(
+        self._samples.setdefault(number, []).append(
             {
                 "hit": hit, "nodes": graph.nodes, "retained_bytes": graph.retained_bytes, "slots": graph.slots,
                 "freed_slots": graph.freed_slots, "tensors": graph.tensors, "tensor_bytes": size,
-                "attached": attached, "truncated": graph.truncated, "live_bytes": live, "grad": torch.is_grad_enabled(),
-                "kind": "number" if isinstance(place, (int, float, complex)) else type(place).__name__,
+                "attached": attached,
             }
         )  # fmt: skip
 
     def _went_back(self, number: int) -> None:
-        self.backwards[number] = self.backwards.get(number, 0) + 1
-
-    def write(self, ending: str | None) -> None:
-        """Put what is known into the report file."""
-        self._written = time.monotonic()
-        torch = sys.modules.get("torch")
-        seen = {
-            "hits": self.hits, "samples": self.samples, "backwards": self.backwards, "ending": ending, "spent": self._spent,
-            "seconds": self._written - self._started, "torch": getattr(torch, "__version__", ""), "device": _device(torch),
-        }  # fmt: skip
-        part = self._report + ".part"
-        with open(part, "w", encoding="utf-8") as file:
-            json.dump(seen, file)
-        os.replace(part, self._report)
+        self._backwards[number] = self._backwards.get(number, 0) + 1
 
 
-def _uses_cuda(torch: Any) -> bool:
-    return bool(torch.cuda.is_initialized())
-
-
-def _device(torch: Any) -> str:
-    with contextlib.suppress(Exception):
-        if _uses_cuda(torch):
-            return str(torch.cuda.get_device_name())
-    return "cpu"
-
-
-def instrument(tree: ast.Module, rows: Sequence[tuple[int, int]]) -> ast.Module:
+def instrument(tree: ast.Module, rows: Rows) -> ast.Module:
     """Put a look after the statements at these rows; ``rows`` are (row, number) pairs. Row numbers of the file stay."""
     wanted: dict[int, list[int]] = {}
     for row, number in rows:
@@ -181,24 +163,26 @@ def _changed(statement: ast.stmt) -> ast.expr | None:
     return None
 
 
+def _compiled(text: str | bytes, path: str, rows: Rows, optimize: int = -1) -> types.CodeType:
+    tree = instrument(ast.parse(text, path), rows)
+    code: types.CodeType = compile(tree, path, "exec", dont_inherit=True, optimize=optimize)
+    return code
+
+
 class _Loader(importlib.machinery.SourceFileLoader):
     """Compiles a flagged file with the looks in; its bytecode is not cached."""
 
-    rows: Sequence[tuple[int, int]] = ()
+    rows: Rows = ()
 
     def get_code(self, fullname: str) -> types.CodeType | None:
-        data = self.get_data(self.path)
-        return self.source_to_code(data, self.path)
+        return self.source_to_code(self.get_data(self.path), self.path)
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> types.CodeType:  # type: ignore[override]
-        code: types.CodeType = compile(
-            instrument(ast.parse(data), self.rows), path, "exec", dont_inherit=True, optimize=_optimize
-        )
-        return code
+        return _compiled(data, path, self.rows, _optimize)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, files: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    def __init__(self, files: Mapping[str, Rows]) -> None:
         self._files = files
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
@@ -211,73 +195,3 @@ class _Finder(importlib.abc.MetaPathFinder):
         spec.loader = _Loader(fullname, spec.origin)
         spec.loader.rows = rows
         return spec
-
-
-def _main_module(
-    arguments: Sequence[str], files: Mapping[str, Sequence[tuple[int, int]]]
-) -> tuple[types.CodeType, types.ModuleType]:
-    """The program as ``__main__``, its own file instrumented when it is flagged."""
-    module = types.ModuleType("__main__")
-    if arguments[0] == "-m":
-        name = arguments[1]
-        sys.path[0] = os.getcwd()
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
-        if spec is None or not spec.origin:
-            sys.exit(f"{sys.executable}: No module named {name}")
-        path = spec.origin
-        module.__spec__, module.__package__ = spec, spec.parent
-        sys.argv = [path, *arguments[2:]]
-    else:
-        path = arguments[0]
-        sys.path[0] = os.path.dirname(os.path.abspath(path))
-        sys.argv = list(arguments)
-        module.__package__ = None
-    module.__file__ = path
-    try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read(), path)
-    except OSError as error:
-        sys.exit(f"{sys.executable}: can't open file {path!r}: {error}")
-    tree = instrument(tree, files.get(os.path.realpath(path), ()))
-    return compile(tree, path, "exec", dont_inherit=True), module
-
-
-def main() -> None:
-    """Run the script; whatever its end, write the report first."""
-    specification, arguments = sys.argv[1], sys.argv[2:]
-    with open(specification, encoding="utf-8") as file:
-        spec = json.load(file)
-    sys.path.append(spec["root"])
-    files = {path: [(row, number) for row, number in rows] for path, rows in spec["files"].items()}
-    watcher = Watcher(spec["report"])
-    import builtins
-
-    setattr(builtins, WATCH, watcher)  # seen from every module, and shadowed by none
-    sys.meta_path.insert(0, _Finder(files))
-    ending = "failed"
-    try:
-        code, module = _main_module(arguments, files)
-        sys.modules["__main__"] = module
-        exec(code, module.__dict__)
-        ending = "finished"
-    except KeyboardInterrupt:
-        ending = "interrupted"
-        raise
-    except SystemExit as error:
-        ending = "finished" if error.code in (None, 0) else "failed"
-        raise
-    except BaseException as error:
-        # the traceback starts in the script, as if it had been run alone
-        trace = error.__traceback__
-        error.__traceback__ = trace.tb_next if trace else None
-        sys.excepthook(type(error), error, error.__traceback__)
-        watcher.write("failed")
-        sys.exit(1)
-    finally:
-        watcher.write(ending)
-
-
-if __name__ == "__main__":
-    main()

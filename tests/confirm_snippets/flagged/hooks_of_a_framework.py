@@ -32,13 +32,13 @@ class Regressor(nn.Module):
     def training_step(self, batch, index):
         x, y = batch
         loss = nn.functional.mse_loss(self.body(x), y)
-        self.history["train"] += loss  # watch: TML101 confirmed nodes per step
+        self.history["train"] += loss  # flagged: TML101 confirmed nodes per step
         return loss
 
     def validation_step(self, batch, index):
         x, y = batch
-        out = self.body(x)  # watch: TML201 refuted
-        self.history["val"].append(nn.functional.mse_loss(out, y))  # watch: TML102 refuted
+        out = self.body(x)  # flagged: TML201 refuted
+        self.history["val"].append(nn.functional.mse_loss(out, y))  # flagged: TML102 refuted
 
 
 Loop().run(Regressor(), 15)

@@ -23,8 +23,8 @@ class Trainer:
         self.model.eval()
         self.outputs = []
         for x, _ in batches:
-            out = self.model(x)  # watch: TML201 confirmed a graph at each call
-            self.outputs.append(out)  # watch: TML102 confirmed whole graph per step
+            out = self.model(x)  # flagged: TML201 confirmed a graph at each call
+            self.outputs.append(out)  # flagged: TML102 confirmed whole graph per step
         return torch.cat(self.outputs).argmax(1)
 
 

@@ -16,7 +16,7 @@ def main():
         opt.zero_grad()
         loss.backward()
         opt.step()
-        meter.update(loss, len(x))  # watch: TML103 confirmed nodes per step
+        meter.update(loss, len(x))  # flagged: TML103 confirmed nodes per step
     for _ in range(5):
         exact.count += 1
     print("meter", meter.count)

@@ -4,5 +4,5 @@ class AverageMeter:
         self.count = 0
 
     def update(self, value, n=1):
-        self.total += value * n  # watch: TML101 confirmed nodes per step
+        self.total += value * n  # flagged: TML101 confirmed nodes per step
         self.count += n

@@ -14,5 +14,5 @@ for epoch in range(3):
         opt.zero_grad()
         loss.backward()
         opt.step()
-        losses.append(loss)  # watch: TML102 confirmed nodes per step
+        losses.append(loss)  # flagged: TML102 confirmed nodes per step
 print(f"last loss {float(losses[-1].detach()):.3f}")
