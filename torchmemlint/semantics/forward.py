@@ -84,7 +84,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     if state.mode is Mode.OFF:
         cut(m, graphs, call)
         return forward_without_grad(m, oid, cls, call, inner, state, text)
-    if inner is not None and not has_graph(m, inner):
+    if inner is not None and not has_graph(m, inner, state):
         return inner
     frozen = frozen or (inner is not None and is_given_data(m, graphs) and comes_of_frozen(m, inner, state))
     gid = m.graph(
@@ -221,8 +221,10 @@ def output_of(t: Tensor, gid: int) -> frozenset[int]:
     return frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING
 
 
-SAYS_NO_GRAPH = MARK_KINDS - {GraphKind.CARRIED} | {GraphKind.PARAM}
-"""By what way a value came: it was returned, stood in a dict, or is what the root was given, which may well be data."""
+WAYS = MARK_KINDS - {GraphKind.CARRIED, GraphKind.WANTED}
+"""By what way a value came: it was returned, or stood in a list."""
+SAYS_NO_GRAPH = WAYS | {GraphKind.WANTED, GraphKind.PARAM}
+"""As ``WAYS``, or it is what the root was given, which may well be data."""
 
 
 def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
@@ -281,14 +283,15 @@ def through_module(m: Machine, graphs: Collection[int]) -> set[int]:
     return out
 
 
-def has_graph(m: Machine, value: Value) -> bool:
+def has_graph(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
     """Whether any tensor inside may be attached to a graph (unknown parts may)."""
     for atom in value:
         if type(atom) is Tensor:
-            if atom.graphs or atom.hints:
+            if any(m.record.graphs[gid].kind not in WAYS for gid in atom.graphs | atom.hints):
                 return True
-        elif type(atom) is Tuple:
-            if any(has_graph(m, i) for i in atom.items):
+        elif type(atom) is Tuple or (type(atom) is Obj and is_known_output(m, atom)):
+            held = m.inside(atom, state)
+            if not depth or not held or any(has_graph(m, item, state, depth - 1) for item in held):
                 return True
         elif type(atom) not in (Plain, Const):
             return True

@@ -13,6 +13,7 @@ It does not report:
 - the end of a forward that runs a model over frames or chunks in its own loop;
 - a loop of attempts that ends with the first success;
 - calls that are rate-limited or depend on a measurement, unless a backward or an optimizer's step has the same condition;
+- calls that run only in iterations without a step of training, such as one that an infinite loss ends;
 - methods of that name on other objects;
 - calls under `if not self.training:` in a module that no visible `eval()` reaches, such as a loss that a trainer keeps
   beside its network;
@@ -93,7 +94,7 @@ from torchmemlint.semantics.put_on_classes import is_put_as_forward
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.text import are_opposite, dotted
 from torchmemlint.semantics.walk import names_inside, nodes_of, walk
 from torchmemlint.semantics.world import MODULE, is_batch_hook
 from torchmemlint.torch_facts import TORCH
@@ -326,12 +327,14 @@ def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Fact:
 def is_limited(event: CallEffect, flow: Flow) -> bool:
     """Whether a test lets the call through now and then only. A test that a step of training waits for as well decides how often
     there is a step, not how often the call comes with one."""
-    of_steps = {
-        test
+    steps = [
+        other.site.guards
         for other in flow.record.events.values()
         if (is_training(other) or is_possible_step(other)) and other.site.loops == event.site.loops
-        for test in other.site.guards
-    }
+    ]
+    if any(is_without_step(test, steps, event, flow) for test in event.site.guards):
+        return True
+    of_steps = {test for guards in steps for test in guards}
     if not of_steps and event.site.loops:
         of_steps = of_forwards(event, flow)
     own = [test for test in event.site.guards if test not in of_steps]
@@ -342,14 +345,26 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
     return any(is_rate(test) for test in [*tests, *gates]) or any(is_answer(test) for test in gates)
 
 
+def is_without_step(test: str, steps: list[tuple[str, ...]], event: CallEffect, flow: Flow) -> bool:
+    """Whether a test lets through only turns of the loop in which nothing trains or runs a network: every step of training waits for the
+    opposite (``if not torch.isfinite(loss): …; continue``)."""
+    if not steps or not all(
+        any(are_opposite(test, other) or are_opposite(other, test) for other in guards) for guards in steps
+    ):
+        return False
+    return all(test not in graph.site.guards for graph in networks_beside(event, flow))
+
+
+def networks_beside(event: CallEffect, flow: Flow) -> list[Graph]:
+    """The networks that run in the call's loop, itself."""
+    graphs = [*flow.record.graphs.values(), *flow.record.forwards.values()]
+    return [g for g in graphs if g.site.loops == event.site.loops and (g.kind is GraphKind.FORWARD or g.direct)]
+
+
 def of_forwards(event: CallEffect, flow: Flow) -> set[str]:
     """The tests that all networks wait for that run in the call's loop, itself: whether there is a batch, and whether it is worth a run.
     A test of the iteration's number is none of them: what comes every hundredth time is no step of its own."""
-    networks = [
-        set(graph.site.guards)
-        for graph in [*flow.record.graphs.values(), *flow.record.forwards.values()]
-        if graph.site.loops == event.site.loops and (graph.kind is GraphKind.FORWARD or graph.direct)
-    ]
+    networks = [set(graph.site.guards) for graph in networks_beside(event, flow)]
     shared = set[str].intersection(*networks) if networks else set[str]()
     return {test for test in shared if REMAINDER not in test}
 

@@ -178,7 +178,7 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
     result = call_methods(m, methods, text_of(call.func), ("as", tuple(sorted(atom.graphs))), call, state)
     # What the object holds came with it: what is made of that is attached to the same graph.
-    return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
+    return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result, state) else result
 
 
 CONVERTING = TORCH.words["converts"]

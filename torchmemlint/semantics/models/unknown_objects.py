@@ -22,7 +22,7 @@ from torchmemlint.semantics.graphs import MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.modules import methods_meant
-from torchmemlint.semantics.models.operations import torch_function
+from torchmemlint.semantics.models.operations import STANDARD_LIBRARY, torch_function
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import Kind, Mode, State
@@ -235,7 +235,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
         return NONE
     if hands_out_a_number(name, call):
         return PLAIN
-    if name in TORCH.methods:
+    if name in TORCH.methods and not is_of_standard_library(m.heap[oid].cls):
         return call_method(m, Tensor(frozenset((gid,))), name, call, state)
     if m.weighs_evidence:
         m.notice((gid,), Seen.NO_TENSOR)
@@ -272,6 +272,11 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     if runs and m.frozen_wherever(name):
         freeze(m, out, call)
     return out
+
+
+def is_of_standard_library(cls: object) -> bool:
+    """Whether a class is one of Python's library, whatever its methods are called: ``logger.log(level, text)``."""
+    return isinstance(cls, str) and cls.partition(".")[0] in STANDARD_LIBRARY
 
 
 def is_method_of_builtin(cls: object, name: str) -> bool:
