@@ -266,7 +266,7 @@ def write_into(
         for graph in (m.record.graphs[gid] for gid in atom.graphs)
         if graph.kind is GraphKind.CARRIED and graph.place == place and graph.site.loops
     }
-    outlived = tuple(loop for loop in m.loops if loop in carried)
+    outlived = tuple(loop for loop in m.loops if loop in carried and loop not in m.once)
     mark = m.graph(GraphKind.STORED, node, text_of(target), key=place)
     m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
     if outlived:
