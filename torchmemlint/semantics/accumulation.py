@@ -83,8 +83,10 @@ def record_accumulation(
     if isinstance(source, ir.BoolOp) or (isinstance(source, ir.Call) and dotted(source.func) in TORCH.words["picks-one"]):
         return value
     rounds = {m.record.graphs[g].site.loops[-1] for g in carried if m.record.graphs[g].site.loops}
-    if rounds and rounds.isdisjoint(m.loops):
-        return value  # after the loop: once, and not in each of its iterations
+    if rounds:
+        rounds.difference_update(m.once)
+        if rounds.isdisjoint(m.loops):
+            return value  # after the loop, or in one of its iterations: once, and not in each of them
     outlived = tuple(sorted(rounds, key=lambda known: (m.loops.index(known) if known in m.loops else -1, known)))
     loop = outlived[-1] if outlived else None
     certain = [g for g in carried if g in graphs] or carried
@@ -277,6 +279,8 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
     call = grown_in(source, text) if loop is not None and m.loops[-1][0] == m.frame else None
     if call is None or loop is None or not dotted(call.func):
         return
+    if m.loops[-1] in m.once:
+        return  # in one iteration
     site = m.site(call.node)
     if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
         return  # the branch around it has decided the test

@@ -8,6 +8,7 @@ from torchmemlint.index.queries.contents import BACKWARD_ALONE
 from torchmemlint.lower import ir
 from torchmemlint.semantics.accumulation import (
     fresh_graphs,
+    is_scaled,
     made_longer,
     note_regrowth,
     outside_total,
@@ -214,7 +215,9 @@ def put_item(
     text = text_of(target)
     slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
     carried = isinstance(source, ir.Binary) and (reads_item(source.left, target) or reads_item(source.right, target))
-    if carried and (m.heap[oid].external or m.outlived_loop(oid) is not None):
+    if is_scaled(m, text, source, state):
+        marked = value
+    elif carried and (m.heap[oid].external or m.outlived_loop(oid) is not None):
         graphs, hints, _, _ = m.deep(value, state)
         place = f"[{key.value!r}]" if key is not None else ELEMENTS
         marked = outside_total(m, oid, place, text, "+", value, fresh_graphs(m, graphs), hints, node, term_of(source, text))
@@ -263,7 +266,7 @@ def write_into(
         for graph in (m.record.graphs[gid] for gid in atom.graphs)
         if graph.kind is GraphKind.CARRIED and graph.place == place and graph.site.loops
     }
-    outlived = tuple(loop for loop in m.loops if loop in carried)
+    outlived = tuple(loop for loop in m.loops if loop in carried and loop not in m.once)
     mark = m.graph(GraphKind.STORED, node, text_of(target), key=place)
     m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
     if outlived:

@@ -78,7 +78,7 @@ def call_method(m: Machine, atom: Atom, name: str, call: Call, state: State) -> 
 
 
 def run_block(m: Machine, body: list[ir.Stmt], state: State | None) -> State | None:
-    passed = len(m.passed)
+    passed, once = len(m.passed), len(m.once)
     for position, statement in enumerate(body):
         if state is None:
             break
@@ -91,5 +91,5 @@ def run_block(m: Machine, body: list[ir.Stmt], state: State | None) -> State | N
         if m.watch is not None:
             m.watch(m, statement, state)
         state = STATEMENTS[type(statement)](m, statement, state)
-    del m.passed[passed:]
+    del m.passed[passed:], m.once[once:]
     return state

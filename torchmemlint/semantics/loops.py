@@ -11,6 +11,7 @@ from torchmemlint.semantics.early_ends import iterations_until_break
 from torchmemlint.semantics.elements import forget, iterate
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
+from torchmemlint.semantics.one_turn import counter_of
 from torchmemlint.semantics.phases import decide
 from torchmemlint.semantics.pieces import bound
 from torchmemlint.semantics.places import place_of
@@ -67,6 +68,7 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
         return unrolled(m, statement, literals, state)
     loop = (m.frame, statement.node)
     m.loop_statements[loop] = statement
+    m.counters[loop] = counter_of(m, statement.target, iterable)
     turns = turns_of(m, statement, state)
     note_loop(m, loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body), turns=turns)
     m.loop_names |= names_in(statement.target)

@@ -121,6 +121,12 @@ class Machine:
     frame_closure: list[Closure] = field(default_factory=list)
     loops: list[tuple[int, int]] = field(default_factory=list)
     loop_statements: dict[tuple[int, int], ir.For | ir.While] = field(default_factory=dict)
+    counters: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Loops → the name that counts their iterations (``one_turn.counter_of``)."""
+    counts: dict[tuple[tuple[int, int], str], bool] = field(default_factory=dict)
+    """What is known of ``one_turn._counts``."""
+    once: list[tuple[int, int]] = field(default_factory=list)
+    """The loops of which one iteration at most passes the tests around: nothing grows with their iterations here."""
     guards: list[tuple[int, str]] = field(default_factory=list)
     """The tests of the branches around, each with the number of loops around it."""
     passed: list[tuple[int, str, int]] = field(default_factory=list)
@@ -320,9 +326,9 @@ class Machine:
         return outlived[-1] if outlived else None
 
     def outlived_loops(self, oid: int) -> tuple[tuple[int, int], ...]:
-        """The open loops that the object was made outside of, the outermost first."""
+        """The open loops that the object was made outside of and of which several iterations come here, the outermost first."""
         made = self.heap[oid].loops
-        return tuple(loop for loop in self.loops if loop not in made)
+        return tuple(loop for loop in self.loops if loop not in made and loop not in self.once)
 
     def training(self, oid: int, state: State) -> bool | None:
         """What is known of a module's training flag: its own, or that of the module that holds it."""

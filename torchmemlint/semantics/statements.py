@@ -15,6 +15,7 @@ from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import known_variable, named
 from torchmemlint.semantics.narrowing import narrow
+from torchmemlint.semantics.one_turn import loops_passed_once
 from torchmemlint.semantics.phases import decide, note_phase
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State, join_states
@@ -56,28 +57,39 @@ def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
     else_state: State | None = None
     left = False
     depth = len(m.loops)
+    once, otherwise = (loops_passed_once(m, statement.test, holds) for holds in (True, False))
     if answer is not False:
         branch = state.copy() if answer is None else state
         if narrow(m, statement.test, True, branch):
-            m.guards.append((depth, text))
-            then_state = run_block(m, statement.then, branch)
-            m.guards.pop()
+            then_state = run_branch(m, statement.then, (depth, text), once, branch)
             if then_state is None:
                 m.record.leaving.add((m.frame, m.site(statement.node).loops, text))
                 left = ends_turn(m, statement.then)
     if answer is not True:
         if narrow(m, statement.test, False, state):
-            m.guards.append((depth, f"not {text}"))
-            else_state = run_block(m, statement.orelse, state)
-            m.guards.pop()
+            else_state = run_branch(m, statement.orelse, (depth, f"not {text}"), otherwise, state)
             if else_state is None and then_state is not None and ends_turn(m, statement.orelse):
                 m.passed += [(depth, each, m.frame) for each in conditions(statement.test, True)]
     if left and else_state is not None:
         m.passed += [(depth, each, m.frame) for each in conditions(statement.test, False)]
+    if answer is None and (then_state is None or else_state is None):
+        m.once += otherwise if then_state is None else once
     joined = join_states(then_state, else_state)
     if m.freezes and then_state is not None and else_state is not None and joined is not None:
         note_conditions(m, statement, then_state, else_state, joined)
     return joined
+
+
+def run_branch(
+    m: Machine, block: list[ir.Stmt], guard: tuple[int, str], once: list[tuple[int, int]], state: State
+) -> State | None:
+    """Run a branch under its test, and say meanwhile of which loops one iteration at most comes to it."""
+    m.guards.append(guard)
+    m.once += once
+    end = run_block(m, block, state)
+    del m.once[len(m.once) - len(once) :]
+    m.guards.pop()
+    return end
 
 
 def ends_turn(m: Machine, block: list[ir.Stmt]) -> bool:

@@ -153,7 +153,7 @@ def _run_to_end(body: list[ir.Stmt], flags: dict[str, object]) -> bool | None:
             case ir.Assign(targets=[ir.Name() as name], value=ir.Const() as value):
                 flags[name.id] = value.value
             case _ if flags:
-                for bound in _names_bound(statement):
+                for bound in names_bound(statement):
                     flags.pop(bound, None)
         if ends is not None:
             return ends
@@ -172,7 +172,7 @@ def _holds(test: ir.Expr, flags: dict[str, object]) -> bool | None:
             return None
 
 
-def _names_bound(statement: ir.Stmt) -> frozenset[str]:
+def names_bound(statement: ir.Stmt) -> frozenset[str]:
     """The names that a statement may bind, with those inside it."""
     bound = frozenset[str]()
     for node in nodes_of([statement]):
