@@ -10,7 +10,7 @@ import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -23,6 +23,7 @@ from torchmemlint.lower import ir, quick
 from torchmemlint.lower.lowered import Lowered
 from torchmemlint.lower.lowered import from_libcst as lower
 from torchmemlint.lower.regions import MODULE, Region, cut_function, cut_module
+from torchmemlint.lower.spans import NotedPlaces
 
 NEWLINE = re.compile(r"\r\n?|\n")
 
@@ -191,7 +192,56 @@ def test_the_quick_way_gives_the_same(source: str) -> None:
     one, other = quick.lower(region), lower(region)
     assert repr(one.functions) == repr(other.functions)
     assert (one._places is not None) == (source in OPEN and sys.version_info < (3, 12))
-    assert one.span(0) == other.span(0)
+    assert_same_places(one, other, one.functions[MODULE])
+
+
+EXPRESSIONS = get_args(ir.Expr)
+
+
+def assert_same_places(one: Lowered, other: Lowered, function: ir.Function) -> None:
+    """What stands in an expression's parentheses is asked of expressions alone: a statement's white space is libcst's affair."""
+    nodes = {node.node: node for node in walk(function) if hasattr(node, "node")}
+    assert max(nodes) > 0
+    numbers = range(max(nodes) + 1)
+    expressions = [number for number in numbers if isinstance(nodes.get(number), EXPRESSIONS)]
+    mine, theirs = one.places, other.places
+    assert [*map(mine.enclosing, numbers)] == [*map(theirs.enclosing, numbers)]
+    assert [*map(mine.exact, numbers)] == [*map(theirs.exact, numbers)]
+    assert [*map(mine.header, numbers)] == [*map(theirs.header, numbers)]
+    assert [*map(mine.inclusive, expressions)] == [*map(theirs.inclusive, expressions)]
+
+
+AROUND = (
+    "x = ( # why\n (a) + (b))\nf((a)); f((a),); f( (a) for a in (b)); f(*(a)); f(k=(a)); f(((a)))",
+    "(a, b); (a), (b); x = (a, b,); x = ( a , b ); x = a, ; x[(a, b)]; return_((a, (b)), *(c)); x[a:(b): ]; x[ : ]",
+    "with (a): pass\nwith (a) as (b): pass\nwith (a as b, (c)): pass\nwith ((a), b,): pass\nwith (\n  a as b,  # :\n): pass",
+    "@(a)\n@ ( b.c ) # :\ndef f(\n  a: int = (lambda: 1), # :\n  *, b: 'x:y' = {1: 2}, # :\n) -> ( # :\n  {1: 2}\n): return",
+    "class A ( (B) , metaclass = (C) ) : pass\nclass D: pass\nclass E(): pass\nclass F((B)): x = 1;",
+    "if (a) : b ;\nelif ( # :\n c): d; e ;\nwhile lambda: (a): pass\nfor (a) in (b), (c) : pass;\ntry : a\nexcept (B) as e : c ;",
+    "match (a) : # :\n  case (1) : b\n  case [x] if (y): (c);\n  case _: pass;",
+    "a and (b) and c; (a and b) or ((c) and d and (e)); not (a); -(a); (a) if (b) else (c); (yield (a)); [(a)]; {(a): (b)}",
+    "x = (\n  'a' # (\n  'b' (1)\n)\ny = '#(' (\n  (a)\n)\nz = 'é', (ö)\n(a)\\\n.b (\\\n c)\nf'{(a)}' f'{b!r:{(c)}}'",
+)
+
+
+@pytest.mark.parametrize("source", AROUND)
+def test_parentheses_and_colons_are_found_without_libcst(source: str) -> None:
+    region = Region("x.py", MODULE, source + "\n", range(1, source.count("\n") + 2))
+    one, other = quick.lower(region), lower(region)
+    assert_same_places(one, other, one.functions[MODULE])
+
+
+def test_a_call_and_its_statement_need_no_libcst() -> None:
+    lowered = quick.lower(Region("x.py", MODULE, "with a() as b:\n    total += (loss( b))\n", range(1, 3)))
+    (with_,) = lowered.functions[MODULE].body
+    assert isinstance(with_, ir.With)
+    (added,) = with_.body
+    assert isinstance(added, ir.AugAssign)
+    assert place(lowered.outer_span(added.value.node)) == (2, 14, 2, 24)
+    assert lowered.statement(added.value.node)[1] == "total += (loss( b))"
+    assert place(lowered.header_span(with_.node)) == (1, 1, 1, 15)
+    assert isinstance(lowered.places, NotedPlaces)
+    assert lowered.places._exact is None
 
 
 def test_a_finding_is_refused_where_libcst_reads_something_else() -> None:
@@ -518,8 +568,9 @@ def test_places_names_and_scopes_agree_with_cpython(file: Path) -> None:
     ours: dict[str, Counter[tuple[object, ...]]] = {"call": Counter(), "name": Counter(), "attribute": Counter()}
     our_scopes: set[tuple[str, int, tuple[str, ...]]] = set()
     for region in regions(text, facts):
-        lowered = lower(region)
-        assert repr(quick.lower(region).functions) == repr(lowered.functions)
+        lowered, quickly = lower(region), quick.lower(region)
+        assert repr(quickly.functions) == repr(lowered.functions)
+        assert_same_places(quickly, lowered, quickly.functions[region.qualname])
         if region.qualname == MODULE:
             continue
         for node in walk(lowered.functions[region.qualname]):

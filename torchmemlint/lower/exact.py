@@ -19,12 +19,12 @@ import libcst as cst
 from torchmemlint.errors import SourceError
 from torchmemlint.lower import ir
 from torchmemlint.lower.builder import Builder
-from torchmemlint.lower.layout import Places
+from torchmemlint.lower.layout import TreePlaces
 from torchmemlint.lower.limits import TOO_DEEP, refuse_heavy, refuse_long_chains
 from torchmemlint.lower.regions import Region, with_plain_margins
 
 
-def read(region: Region) -> tuple[ir.Function, Places]:
+def read(region: Region) -> tuple[ir.Function, TreePlaces]:
     """Parse a region and lower it. Raises ``SourceError`` where libcst cannot read it, or it is nested too deeply or too large.
 
     Python's own parser must have read the region, and ``index.module_facts`` the file: it refuses deep nesting. libcst recurses
@@ -45,7 +45,7 @@ def read(region: Region) -> tuple[ir.Function, Places]:
         raise SourceError("this source cannot be parsed by libcst; a newer libcst may know its syntax", row, column) from error
     except RecursionError as error:
         raise SourceError(TOO_DEEP, region.first_row) from error
-    return function, Places(region, tree, source.nodes, source.enclosing)
+    return function, TreePlaces(region, tree, source.nodes, source.enclosing)
 
 
 def _parse(region: Region) -> tuple[cst.Module, Region]:

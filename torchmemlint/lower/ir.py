@@ -1,7 +1,7 @@
 """The flow IR: what a candidate region says, without its spelling.
 
 Small dataclasses, one per construct that moves values or control. Every statement and expression carries ``node``: the
-number of the libcst node that it stands for in its ``Region``, which libcst reads only when a finding needs the span.
+number of the node that it stands for in its ``Region``, which is looked at again only when a finding needs the span.
 Parentheses, comments and white space are gone; operators that the analysis does not distinguish are kept as their text.
 
 The interpreter (``semantics.interpret``) is the only consumer. Rules never see IR.

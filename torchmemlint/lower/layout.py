@@ -1,16 +1,13 @@
-"""Where the nodes of a lowered region stand in the file: spans, statements, source text.
+"""Where the nodes of a region stand by libcst's tree, where Python's own positions do not say it (``lower.spans``).
 
-Asked for only by findings, so positions are computed at the first question, once per region, for all nodes together. The
-lossless tree is written out again, and the number of tokens written before and after each node is noted; what comes out is
-the text that was parsed, so token counts turn into offsets of it.
+Positions are computed at the first question, once per region, for all nodes together. The lossless tree is written out again, and the
+number of tokens written before and after each node is noted; what comes out is the text that was parsed, so token counts turn into
+offsets of it.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -18,59 +15,42 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from torchmemlint.errors import SourceError
-from torchmemlint.findings import Position, Span
 from torchmemlint.lower.limits import TOO_DEEP
+from torchmemlint.lower.places import Offsets, Places
 from torchmemlint.lower.regions import Region
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-@dataclass(slots=True)
-class Places:
-    """What ``Lowered`` answers about one region, from libcst's nodes by their numbers. The first question for a position
-    raises ``SourceError`` where the region is nested too deeply."""
+class TreePlaces(Places):
+    """By libcst's nodes. The first question for a position raises ``SourceError`` where the region is nested too deeply."""
 
-    region: Region
-    _tree: cst.Module
-    _nodes: list[cst.CSTNode]
-    _enclosing: list[int]
-    _layout: _Layout | None = field(default=None, init=False)
+    __slots__ = ("_enclosing", "_layout", "_nodes", "_tree")
+
+    def __init__(self, region: Region, tree: cst.Module, nodes: list[cst.CSTNode], enclosing: list[int]) -> None:
+        """``nodes`` are libcst's by their numbers, ``enclosing`` the numbers of the statements around them."""
+        super().__init__(region)
+        self._tree = tree
+        self._nodes = nodes
+        self._enclosing = enclosing
+        self._layout: _Layout | None = None
 
     def enclosing(self, node: int) -> int:
         return self._enclosing[node]
 
-    def span(self, node: int) -> Span:
-        return self._span(*self._text_layout().exact(self._nodes[node]))
+    def exact(self, node: int) -> Offsets:
+        return self._text_layout().exact(self._nodes[node])
 
-    def outer_span(self, node: int) -> Span:
-        return self._span(*self._text_layout().inclusive(self._nodes[node]))
+    def inclusive(self, node: int) -> Offsets:
+        """With the parentheses around an expression, and the white space that a statement's node owns."""
+        return self._text_layout().inclusive(self._nodes[node])
 
-    def header_span(self, node: int) -> Span:
-        return self._span(*self._header(node))
-
-    def statement(self, node: int) -> tuple[Span, str]:
-        start, end = self._header(self.enclosing(node))
-        return self._span(start, end), " ".join(self.region.text[start:end].split())
-
-    def source(self, node: int) -> str:
-        start, end = self._text_layout().exact(self._nodes[node])
-        return self.region.text[start:end]
-
-    def _header(self, node: int) -> tuple[int, int]:
+    def header(self, node: int) -> Offsets:
         layout, at = self._text_layout(), self._nodes[node]
         start, end = layout.exact(at)
         after = _after_header(at)
         return start, end if after is None else layout.inclusive(after)[0]
-
-    def _span(self, start: int, end: int) -> Span:
-        return Span(self._position(start), self._position(end))
-
-    def _position(self, offset: int) -> Position:
-        starts = self._text_layout().line_starts
-        line = min(bisect_right(starts, offset), len(self.region.rows)) - 1
-        row = self.region.rows[line]
-        return Position(row, offset - starts[line] + 1 + self.region.cut_columns.get(row, 0))
 
     def _text_layout(self) -> _Layout:
         if self._layout is None:
@@ -90,7 +70,7 @@ def _after_header(node: cst.CSTNode) -> cst.CSTNode | None:
 class _Layout:
     """Offsets of the numbered nodes in the text of one region."""
 
-    __slots__ = ("_offsets", "_recorder", "line_starts")
+    __slots__ = ("_offsets", "_recorder")
 
     def __init__(self, tree: cst.Module, nodes: list[cst.CSTNode], text: str) -> None:
         self._recorder = _Recorder(tree, nodes)
@@ -99,7 +79,6 @@ class _Layout:
         written = "".join(tokens)
         same = written == text or written + "\n" == text
         self._offsets = list(accumulate(map(len, tokens), initial=0)) if same else _aligned(tokens, text)
-        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def inclusive(self, node: cst.CSTNode) -> tuple[int, int]:
         """With the parentheses around an expression, and the white space that a statement's node owns."""

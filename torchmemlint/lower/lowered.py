@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
@@ -11,15 +12,17 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.regions import Region
 
 if TYPE_CHECKING:
-    from torchmemlint.lower.layout import Places
+    from torchmemlint.lower.places import Places
+    from torchmemlint.lower.spans import NotedPlaces
 
 
 @dataclass(slots=True)
 class Lowered:
     """``functions`` holds the region's outermost function (or ``<module>``) by qualified name; closures are inside it.
 
-    The methods take the number that an IR node carries as ``node``. The first that is called has the region read by libcst
-    and lowered once more; it raises ``SourceError`` where libcst cannot read it, or reads something else than ``ast`` did.
+    The methods take the number that an IR node carries as ``node``. The first that is called has the region lowered once more, by
+    ``ast`` (``lower.spans``), and by libcst where that does not say a place; they raise ``SourceError`` where libcst cannot read it, or
+    reads something else than ``ast`` did.
     """
 
     region: Region
@@ -29,23 +32,25 @@ class Lowered:
 
     @property
     def places(self) -> Places:
-        if self._refused is not None:
-            raise self._refused
         if self._places is None:
+            if self._refused is not None:
+                raise self._refused
             try:
-                self._places = self._read()
+                self._places = self._note()
             except SourceError as error:
                 self._refused = error
                 raise
         return self._places
 
-    def _read(self) -> Places:
-        from torchmemlint.lower.exact import read
+    def _note(self) -> NotedPlaces:
+        from torchmemlint.lower.limits import TOO_DEEP, refuse_heavy
+        from torchmemlint.lower.spans import NotedPlaces
 
-        function, places = read(self.region)
-        if self.functions != {function.qualname: function}:  # then a number may name another node there
-            raise SourceError("libcst reads something else here than Python's own parser", self.region.first_row)
-        return places
+        refuse_heavy(self.region)  # libcst may be asked
+        try:
+            return NotedPlaces(self.region, partial(places_by_libcst, self.region, self.functions))
+        except RecursionError as error:
+            raise SourceError(TOO_DEEP, self.region.first_row) from error
 
     def enclosing(self, node: int) -> int:
         """The simple statement, compound statement, handler, case or decorator that ``node`` belongs to (or is)."""
@@ -70,6 +75,16 @@ class Lowered:
     def source(self, node: int) -> str:
         """The source text of ``span(node)``; its line ends are ``\\n``."""
         return self.places.source(node)
+
+
+def places_by_libcst(region: Region, functions: dict[str, ir.Function]) -> Places:
+    """The places in libcst's tree of a region. Raises ``SourceError`` where it is not what was lowered to ``functions``."""
+    from torchmemlint.lower.exact import read
+
+    function, places = read(region)
+    if functions != {function.qualname: function}:  # then a number may name another node there
+        raise SourceError("libcst reads something else here than Python's own parser", region.first_row)
+    return places
 
 
 def from_libcst(region: Region) -> Lowered:

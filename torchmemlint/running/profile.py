@@ -5,7 +5,7 @@ scan     reading and screening them; ``ast`` → facts
 link     the project
 lower    ``ast`` → IR, of the regions that a run reaches
 run      interpretation, callers that a rule asks for included
-libcst   reading the regions whose places a finding shows
+libcst   reading the regions of which a finding shows a place that `ast` does not say
 TML…     the rules, each without the runs that it asks for
 rest     all else: choosing functions, suppression
 """
@@ -65,8 +65,9 @@ class Profile:
     def make_runs(self, project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
         """As ``analysis.make_runs``."""
         from torchmemlint.index.project import FunctionRef
-        from torchmemlint.lower.layout import Places
         from torchmemlint.lower.lowered import Lowered
+        from torchmemlint.lower.places import Places
+        from torchmemlint.lower.spans import NotedPlaces
         from torchmemlint.semantics.record import Record
         from torchmemlint.semantics.runs import Runs
         from torchmemlint.semantics.world import World
@@ -74,12 +75,17 @@ class Profile:
         profile = self
 
         class TimedLowered(Lowered):
-            @property
-            def places(self) -> Places:
-                if self._places is None:
-                    profile.read += self.region.text.count("\n")
-                with profile.clock.stage("libcst"):
-                    return super().places
+            def _note(self) -> NotedPlaces:
+                places = super()._note()
+                read, lines = places.read, self.region.text.count("\n")
+
+                def timed() -> Places:
+                    profile.read += lines
+                    with profile.clock.stage("libcst"):
+                        return read()
+
+                places.read = timed
+                return places
 
         class TimedWorld(World):
             def _lower(self, path: str, outermost: str) -> object:

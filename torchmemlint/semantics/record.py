@@ -142,13 +142,14 @@ class Record:
     """What becomes of a graph's values in this record (``runs.Fate``): rules ask about each graph beside each other one."""
     call_results: dict[tuple[int, int], int] | None = None
     """Key of a call's site → the graph of its result, where that depends on what the call was given."""
+    tracked: dict[int, bool] = field(default_factory=dict)
+    """Such a graph → whether something is done with the result."""
 
     @property
     def children(self) -> dict[int, list[int]]:
         """Graphs and marks → the graphs that depend on them; marks excepted (they are ways, not graphs). To look at it is to
         look at one graph, and is counted."""
-        if self.asking is not None:
-            self.asking.take(self.step)
+        self.note_asked(1)
         if self.known_children is None:
             self.known_children = {}
             self.step = 1 + sum(map(len, self.sinks.values())) // max(1, len(self.graphs))
@@ -157,6 +158,11 @@ class Record:
                     for parent in graph.parents:
                         self.known_children.setdefault(parent, []).append(gid)
         return self.known_children
+
+    def note_asked(self, graphs: int) -> None:
+        """Counts looks at graphs."""
+        if self.asking is not None:
+            self.asking.take(self.step * graphs)
 
     @property
     def trained_methods(self) -> dict[str, set[str]]:

@@ -437,8 +437,12 @@ class Runs:
         found = record.call_results.get(sink.site.key)
         if found is None:
             return False
-        family = descendants(record, found)
-        return any(s.kind not in (SinkKind.DROPPED, SinkKind.PASSED) for g in family for s in record.sinks.get(g, ()))
+        tracked = record.tracked.get(found)
+        if tracked is None:
+            family = descendants(record, found)
+            tracked = any(s.kind not in (SinkKind.DROPPED, SinkKind.PASSED) for g in family for s in record.sinks.get(g, ()))
+            record.tracked[found] = tracked
+        return tracked
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What the callers of a function do with what it returns; see ``fate``."""
@@ -540,11 +544,13 @@ def is_part(record: Record, graph: Graph) -> bool:
 
 def descendants(record: Record, gid: int) -> frozenset[int]:
     """The graph and every graph that depends on it."""
+    children = record.children
     out = {gid}
     todo = [gid]
-    while todo:
-        for child in record.children.get(todo.pop(), ()):
+    for each in todo:  # it grows on the way
+        for child in children.get(each, ()):
             if child not in out:
                 out.add(child)
                 todo.append(child)
+    record.note_asked(len(out) - 1)
     return frozenset(out)

@@ -335,10 +335,10 @@ def cuts_of(event: Graph, flow: Flow) -> set[str]:
 def is_beside_trained(event: Graph, flow: Flow) -> bool:
     """Whether a method of the same object as this one's gives, in this run, what is back-propagated: it holds networks."""
     receiver = event.what.rpartition(".")[0]
-    known = sorted(flow.record.unfollowed.get(event.site.key, ()))
-    if known and not any(gives_a_graph(flow.runs, ref) for ref in known):
+    if not receiver or flow.record.trained_methods.get(receiver, set()) <= {event.what}:
         return False
-    return bool(receiver) and not flow.record.trained_methods.get(receiver, set()) <= {event.what}
+    known = sorted(flow.record.unfollowed.get(event.site.key, ()))
+    return not known or any(gives_a_graph(flow.runs, ref) for ref in known)
 
 
 def runs_by_a_method(event: Graph, flow: Flow) -> bool:

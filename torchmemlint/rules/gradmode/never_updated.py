@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchmemlint.index.facts import CallFact
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
@@ -15,10 +16,10 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.optimized import holds_tensors, is_copy, is_held, is_left_out
-from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.thrown_away import discards, may_discard, throws_away
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 
@@ -33,9 +34,8 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
-    here = flow.runs.fate_here(record, event.gid)
-    if not (trained or here.trains or here.escapes or here.kept):
-        return False  # no backward can reach it, here or in a caller
+    if not trained and not may_reach_backward(flow.runs.fate_here(record, event.gid)):
+        return False
     if not flow.own(event.site):
         callee, name = flow.frame(event.site).ref, name_in_root(event, flow)
         if not name or is_copy(world, callee, event.what) or is_left_out(world, callee, event.what):
@@ -58,14 +58,17 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     }
     inside = {flow.callee(flow.own_site(g.site)) for g in before if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
     networks = {g.what for g in before if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
-    wanted = [what for what in sorted(networks | inside | others) if what in others or not is_unheld(what, flow)]
+    wanted: list[str] = []
+    for what in sorted(networks | inside | others):
+        if what in others or not is_unheld(what, flow):
+            if not is_thrown_away(what, event, flow):
+                return False
+            wanted.append(what)
     if event.what in wanted:
         fed = {record.graphs[gid].what for gid in descendants(record, event.gid) if record.graphs[gid].kind in CALLED_KINDS}
         if not is_discarded(event, flow) or any(is_unheld(what, flow) for what in fed):
             return False  # what a copy is fed with is reported there
     elif is_held(world, record.root, event.what):
-        return False
-    if not all(is_thrown_away(what, event, flow) for what in wanted):
         return False
     if not is_of_this_definition(event, flow):
         return False
@@ -74,6 +77,11 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         return False
     ends = any(graph.gid in there.record.backwarded for graph, there in elsewhere)
     return trained or ends or flow.runs.fate(record, event.gid).trains
+
+
+def may_reach_backward(here: Fate) -> bool:
+    """Whether a backward may reach a graph of this fate, here or in a caller."""
+    return bool(here.trains or here.escapes or here.kept)
 
 
 def is_handed_on(event: Graph, flow: Flow) -> bool:
@@ -126,8 +134,15 @@ def is_unheld(what: str, flow: Flow) -> bool:
     world, root = flow.runs.world, flow.record.root
     if is_copy(world, root, what):
         return True
+    if not world.memoize(left_out_of, (root, what)):
+        return False
     mistaken = any(isinstance(each, GradModeMisuse) and each.name == what for each in flow.record.events.values())
-    return not mistaken and is_left_out(world, root, what)  # a flag that freezes nothing is reported where it is set
+    return not mistaken  # a flag that freezes nothing is reported where it is set
+
+
+def left_out_of(world: World, asked: tuple[FunctionRef, str]) -> bool:
+    """``is_left_out``, to be memoized: it is asked for each forward beside each other one."""
+    return is_left_out(world, *asked)
 
 
 def is_of_this_definition(event: Graph, flow: Flow) -> bool:
