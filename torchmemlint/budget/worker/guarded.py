@@ -9,7 +9,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -51,8 +50,6 @@ class Guarded:
             for method in methods:
                 if not called & {"forward", "__iter__"}:
                     method.body = self._block(method.body)
-                if method.name == "__getitem__":
-                    _part_by_part(method)
         elif isinstance(node, ast.If):
             node.body, node.orelse = self._block(node.body), self._block(node.orelse)
         elif isinstance(node, ast.For) and not _trains(node) and not _leaves(node):
@@ -66,8 +63,6 @@ class Guarded:
                 node.value.args = [_tried(item) for item in node.value.args]
                 for keyword in node.value.keywords:
                     keyword.value = _tried(keyword.value)
-            elif isinstance(node.value, ast.ListComp):
-                node.value.generators[0].iter = _tried(node.value.generators[0].iter)
             if not _trains(node):
                 return _guard(node, _bound(node))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -108,18 +103,6 @@ class _Tensors(ast.NodeTransformer):
 
 def _is_torch(node: ast.expr) -> bool:
     return ast.unparse(node) in ("torch", "torch.cuda")
-
-
-_ASYNC = re.compile(r"\basync\s*=")
-"""An argument of ``cuda()`` before torch 0.4.1; a word of the language since Python 3.7."""
-
-
-def parsed(text: str, path: str) -> ast.Module:
-    """The tree of a program."""
-    try:
-        return ast.parse(text, path)
-    except SyntaxError:
-        return ast.parse(_ASYNC.sub("non_blocking=", text), path)
 
 
 def _guard(node: ast.stmt, targets: Sequence[ast.expr]) -> ast.stmt:
@@ -168,15 +151,6 @@ def _may_fail(node: ast.With) -> bool:
     kept = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return, ast.Yield, ast.YieldFrom)
     entered = any(isinstance(item.context_expr, ast.Call) for item in node.items)
     return entered and not _trains(node) and not any(isinstance(item, kept) for item in ast.walk(node))
-
-
-def _part_by_part(method: ast.FunctionDef) -> None:
-    """Where one part of an item cannot be made, such as its label, the others are."""
-    for node in ast.walk(method):
-        if isinstance(node, ast.Return) and isinstance(node.value, (ast.Tuple, ast.List)):
-            node.value.elts = [_tried(item) for item in node.value.elts]
-        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
-            node.value.values = [_tried(item) for item in node.value.values]
 
 
 def _leaves(node: ast.For) -> bool:
@@ -281,7 +255,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         """Compiled each time: a cache would hold the file as it is."""
         text = self._replaced.get(self.path)
-        tree = parsed(importlib.util.decode_source(self.get_data(self.path)) if text is None else text, self.path)
+        tree = ast.parse(importlib.util.decode_source(self.get_data(self.path)) if text is None else text, self.path)
         self._optional |= optional_imports(tree, self.path)
         return compile(Guarded({}, 0).transform(tree), self.path, "exec", dont_inherit=True)
 
