@@ -144,7 +144,7 @@ def log_loss(wanted: np.ndarray, chance: np.ndarray) -> float:
 
 
 def kept_facts(data: Sequence[Line], signs: Mapping[str, int]) -> Fitted:
-    """The fit with what says something: facts under ``SMALL`` and rules that are within their own error of all others go, one at a time,
+    """The fit with what says something: facts under ``SMALL``, and facts and rules that are within their own error, go, one at a time,
     the smallest first."""
     rows = [(line["code"], known(line)) for line in data]
     wanted = np.array([outcome(line) for line in data])
@@ -153,7 +153,9 @@ def kept_facts(data: Sequence[Line], signs: Mapping[str, int]) -> Fitted:
         fitted = fit(matrix(rows, names), wanted, names, signs)
         sizes = zip(names, np.abs(fitted.points), fitted.errors, strict=True)
         spoken = [
-            (size / (SMALL if name in signs else error), name) for name, size, error in sizes if name not in ("rule", SURVIVOR)
+            (size / (max(SMALL, error) if name in signs else error), name)
+            for name, size, error in sizes
+            if name not in ("rule", SURVIVOR)
         ]
         if not spoken or min(spoken)[0] >= 1:
             return fitted
