@@ -36,7 +36,6 @@ LIBRARY, WORKER, PYTHON, OWN = "libraries", "libraries (workers)", "Python", "pr
 KNOWN = {
     ("budget/worker/checkpoints.py", "_BERT_LARGE"): (WORKER, "settings of transformers"),
     ("budget/worker/checkpoints.py", "_ROBERTA"): (WORKER, "settings of transformers"),
-    ("budget/worker/numbers.py", "_SCALARS"): (WORKER, "arguments of torch"),
     ("lower/exact.py", "_PLAIN"): (PYTHON, "fields of syntax nodes"),
     ("lower/exact.py", "_WRAPPERS"): (PYTHON, "fields of syntax nodes"),
     ("rules/allocator/recovery_inside_oom_handler.py", "WORDS"): (OWN, "texts for the engine's own words (Recovery)"),

@@ -12,7 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torchmemlint.budget import command  # noqa: E402
-from torchmemlint.budget.worker.others import counts  # noqa: E402
 
 SCRIPT = """\
 import torch
@@ -109,42 +108,3 @@ with FakeTensorMode():
 def test_full_sequences_have_the_values_of_torchs_own_packing(tmp_path: Path) -> None:
     ended = forked.script("-c", REAL, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("einsum(): subscript i has size 1000 for operand 1 which does not broadcast with previously seen size 207", [207]),
-        ("mat1 and mat2 shapes cannot be multiplied (16x1000 and 64x128)", [64]),
-        ("mat1 and mat2 shapes cannot be multiplied (16x32 and 1000x128)", [32]),
-        ("mat1 and mat2 shapes cannot be multiplied (16x32 and 64x128)", []),
-        ("The size of tensor a (1000) must match the size of tensor b (325) at non-singleton dimension 1", [325]),
-        ("The size of tensor a (12) must match the size of tensor b (24) at non-singleton dimension 1", []),
-        ("Expected 1000 channels of conv2d.weight of size [8, 3, 3, 3]", []),
-    ],
-)
-def test_an_error_names_what_fits_in_place_of_a_number_that_was_made_up(words: str, found: list[int]) -> None:
-    assert counts(RuntimeError(words), 1000)[:1] == found
-
-
-NODES = """\
-import numpy as np, pandas as pd, torch
-from torch import nn
-adjacency = torch.rand(207, 207).cuda()
-table = pd.read_csv("speeds.csv")
-nodes = table.shape[1]
-model = nn.Linear(12, 1).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(2):
-    x = torch.zeros(16, nodes, 12).cuda()
-    model(torch.einsum("ij,bjt->bit", adjacency, x)).sum().backward()
-    optimizer.step()
-"""
-
-
-@pytest.mark.slow
-def test_a_number_of_missing_data_is_what_the_model_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(NODES)
-    found = _budget(path, capsys)
-    assert any(" = 207" in words for words in found["guessed"]), found["guessed"]

@@ -22,15 +22,15 @@ from torchmemlint.files.reading import MAX_BYTES, read_text
 
 _TARGET = re.compile(r"^(?P<path>.+\.py):(?P<place>[\w.]+)$")
 FORMATS = ("text", "json", "html", "svg")
-_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
     made = argparse.ArgumentParser(
         "torchmemlint budget",
-        description="Experimental: estimate the memory that one training step of a program needs on a CUDA device. Runs the code on fake "
-        "tensors in a sandbox: no GPU, no weights, no data. If the program requires arguments, those in the project's documents are tried.",
+        description="Experimental: estimate the memory that one training step needs on a CUDA device: of a model and its input (--model, "
+        "--input), of a function (train.py:fit), or of your program, with its packages and data. Runs the code on fake tensors in a "
+        "sandbox: no GPU, no weights. Of a program that cannot be run, the report has the command for its model.",
         epilog="Not modelled: cuDNN workspaces, custom kernels, NCCL's buffers, sharding, several streams, torch.compile. Below compute "
         "capability 8.0, the kernel of attention is uncertain, and the interval covers both candidates (--attention). Exit status: "
         "0 it fits (or there is no --fit), 1 it does not, 2 no estimate.",
@@ -96,9 +96,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _result(target: str, limit: int, job: dict[str, object], options: runs.Options, arguments: argparse.Namespace) -> Result:
-    first, job = runs.started(job, options)
+    first = runs.estimate(job, options)
+    if job.get("model") and not job["inputs"] and first.inputs:
+        job = {**job, "inputs": first.inputs}
+        first = replace(runs.estimate(job, options), inputs=first.inputs, guessed=first.guessed)
     result = Result(target, first, limit=limit)
-    if first.budget and limit and not first.guessed_layers:
+    if not first.budget and first.models:
+        result = replace(result, advice=runs.advised(job, options, first))
+    if first.budget and limit:
         result = _fitted(result, job, options, arguments)
     if first.budget and arguments.remedies:
         result = replace(result, remedies=runs.with_remedies(job, options, _batch_of(first, arguments)))
@@ -168,10 +173,11 @@ def _job(arguments: argparse.Namespace) -> tuple[dict[str, object], runs.Options
             raise UsageError("--model needs PACKAGE:FACTORY: torchvision.models:resnet50")
         folder = os.path.realpath(arguments.root or os.curdir)
         own = is_module_in(folder, arguments.model.partition(":")[0])
-        job |= {"root": folder} if own else {}
-        return job, runs.Options(arguments.timeout, not arguments.no_sandbox, (folder,) if own else ()), arguments.model
+        job |= runs.own_module(folder) if own else {}
+        readable = (str(job["project"]),) if own else ()
+        return job, runs.Options(arguments.timeout, not arguments.no_sandbox, readable), arguments.model
     path, place = _target(arguments.target)
-    root = os.path.realpath(arguments.root) if arguments.root else root_of(path)
+    root = os.path.realpath(arguments.root) if arguments.root else runs.root_of(path)
     job |= {"path": path, "root": root, "function": function_at(path, place), "arguments": arguments.arguments}
     return job, runs.Options(arguments.timeout, not arguments.no_sandbox, (root,)), quoted(arguments.target)
 
@@ -205,13 +211,3 @@ def function_at(path: str, place: str) -> str:
             required = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
             return node.name if not required else ""
     return ""
-
-
-def root_of(path: str) -> str:
-    """The project's folder: the nearest one above with a sign of a project, else the file's own."""
-    folder = start = os.path.dirname(path)
-    while folder != os.path.dirname(folder):
-        if any(os.path.exists(os.path.join(folder, name)) for name in _ROOTS):
-            return folder
-        folder = os.path.dirname(folder)
-    return start

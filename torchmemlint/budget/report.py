@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchmemlint import __version__
 from torchmemlint.budget.prices import Price
-from torchmemlint.budget.runs import CONTEXT, Estimate
+from torchmemlint.budget.runs import CONTEXT, Advice, Estimate
 from torchmemlint.budget.sizes import written
 
 
@@ -28,11 +30,12 @@ class Result:
     epoch: Estimate | None = None
     check: Estimate | None = None
     efficient: Estimate | None = None
+    advice: Advice | None = None
 
     @property
     def status(self) -> int:
         """0 fits (or nothing was asked), 1 does not, 2 no estimate."""
-        if not self.estimate.budget or (self.limit and self.estimate.guessed_layers):
+        if not self.estimate.budget:
             return 2
         return 1 if self.limit and self.estimate.needed > self.limit else 0
 
@@ -44,11 +47,7 @@ def text(result: Result) -> str:
         lines = [f"{result.target}: no estimate: {estimate.reason}"]
         if estimate.disbelieved:
             return lines[0] + "\n"
-        lines += [f"  note: skipped {line}" for line in estimate.skipped[:5]]
-        if estimate.missing:
-            lines.append(f"  note: not installed here: {', '.join(estimate.missing)}")
-        lines.append("  help: describe a batch with --input 'x:float32[16,3,224,224]', an option with --set NAME=VALUE,")
-        lines.append("        or give only the model: --model package:factory")
+        lines += _advice(result.advice)
         return "\n".join(lines) + "\n"
     budget = estimate.budget
     low, high = estimate.allocated_interval
@@ -62,13 +61,11 @@ def text(result: Result) -> str:
         f"  reserved   {written(estimate.reserved):>11}   ({written(reserved[0])} to {written(reserved[1])})",
         f"  with the CUDA context, the device must have {written(estimate.needed)}",
         f"  reached {place(budget)}",
-        *([f"  started as {estimate.started}"] if estimate.started else []),
         *(
-            [f"  rests on guesses: {'; '.join(estimate.guessed[:8])} (see the assumptions; --input and --set replace them)"]
-            if estimate.guessed
+            [f"  with {', '.join(specs(estimate.inputs))}{of_guesses(estimate.guessed)}: --input replaces them"]
+            if estimate.inputs
             else []
         ),
-        *(["  sizes of layers are among them: the figures may be off by any factor"] if estimate.guessed_layers else []),
         "",
         "  at the peak",
     ]
@@ -93,9 +90,7 @@ def text(result: Result) -> str:
     if result.limit:
         fits = estimate.needed <= result.limit
         lines += ["", f"  {'fits' if fits else 'does not fit'} in {written(result.limit)}"]
-        if estimate.guessed_layers:
-            lines[-1] = f"  whether it fits in {written(result.limit)} is not known: sizes of layers are guesses"
-        elif result.fit_estimate is not None:
+        if result.fit_estimate is not None:
             lines.append(f"  the largest batch that fits, to 2 %: {result.fit} ({written(result.fit_estimate.needed)} needed)")
         elif result.fit_reason:
             lines.append(f"  the largest batch was not searched: {result.fit_reason}")
@@ -103,6 +98,36 @@ def text(result: Result) -> str:
             lines.append("  not even a batch of one fits")
     lines += _notes(estimate)
     return "\n".join(lines) + "\n"
+
+
+def _advice(advice: Advice | None) -> list[str]:
+    if advice is None:
+        return ["  a model of its own can be estimated without the program, its data and its packages:",
+                "    torchmemlint budget --model PACKAGE:CLASS(ARGUMENTS) --input 'x:float32[16,3,224,224]'"]  # fmt: skip
+    need = f"{written(advice.estimate.allocated)} allocated, {written(advice.estimate.reserved)} reserved"
+    return [f"  its model alone can be run: {need}{of_guesses(advice.guessed)}", f"    {command_of(advice)}"]
+
+
+def of_guesses(guessed: Sequence[str]) -> str:
+    """What of a command is a guess."""
+    return f"; guessed: {', '.join(guessed)}" if guessed else ""
+
+
+def command_of(advice: Advice) -> str:
+    """The command that estimates the model, as a shell takes it."""
+    words = [
+        "torchmemlint",
+        "budget",
+        *(["--root", os.path.relpath(advice.root)] if advice.root else []),
+        "--model",
+        advice.model,
+    ]
+    return shlex.join([*words, *(word for spec in specs(advice.inputs) for word in ("--input", spec))])
+
+
+def specs(inputs: Sequence[tuple[str, str, Sequence[int]]]) -> list[str]:
+    """Inputs as ``--input`` takes them."""
+    return [f"{name}:{dtype}[{','.join(map(str, shape))}]" for name, dtype, shape in inputs]
 
 
 def _checked(result: Result) -> list[str]:
@@ -190,8 +215,8 @@ def as_json(result: Result) -> str:
     """The report for programs."""
     estimate = result.estimate
     made: dict[str, object] = {
-        "version": __version__, "target": result.target, "started": estimate.started, "estimated": bool(estimate.budget), "reason": estimate.reason, "steps": estimate.steps,
-        "assumed": estimate.assumed, "guessed": estimate.guessed, "skipped": estimate.skipped, "missing": estimate.missing, "seconds": round(estimate.seconds, 1),
+        "version": __version__, "target": result.target, "estimated": bool(estimate.budget), "reason": estimate.reason, "steps": estimate.steps,
+        "assumed": estimate.assumed, "skipped": estimate.skipped, "inputs": specs(estimate.inputs), "missing": estimate.missing, "seconds": round(estimate.seconds, 1),
         "sandbox": estimate.sandbox,
     }  # fmt: skip
     if estimate.budget:
@@ -207,6 +232,12 @@ def as_json(result: Result) -> str:
                 for name, other in result.remedies
             },
         }  # fmt: skip
+    if result.advice is not None:
+        made["advice"] = {
+            "command": command_of(result.advice),
+            "allocated_bytes": result.advice.estimate.allocated,
+            "guessed": result.advice.guessed,
+        }
     if result.efficient is not None and result.efficient.budget:
         made["efficient_attention_bytes"] = result.efficient.allocated
     if result.check is not None:

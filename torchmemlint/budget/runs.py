@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torchmemlint.budget import documented
 from torchmemlint.budget.remedies import ACCUMULATION, MICRO_BATCHES, REMEDIES
 from torchmemlint.confirm.launch import Ended, launch, printable
 
+_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
 RUNNERS = "torchmemlint.budget.worker.program"
 CONTEXT = 141_426_688
 """The CUDA context with cuBLAS and cuDNN loaded, on a T4: torch-preflight's record. Larger devices have up to 600 MB."""
@@ -27,23 +26,14 @@ RESERVED_ERROR = 0.08
 """How far the replayed reserved figure may be off: the cache keeps what runs before the step left, which is not replayed.
 On the eight rows of docs/budget.md it is at most 6.6 % off."""
 
-OF_LAYER = "(a size of a layer)"
-"""The end of a guess that is the size of a layer."""
-
-OTHER_SIDES = (32, 256, 64, 28, 84)
-"""Widths of pictures to try where 224 does not fit a model: those of CIFAR, of crops, Tiny ImageNet, MNIST, Atari."""
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The result of a run. ``budget`` is empty where there is no estimate; ``reason`` says why, or why only in part; ``disbelieved``
-    where no other argument would change that: it was not run at all, or its answers were forged; ``guessed`` what its figures rest
-    on that neither the program nor its data says; ``either_attention``: torch's source allows another kernel of attention than the one that
-    was taken; ``misfit``: a picture of a guessed size was there when it failed; ``sizes``: what to try in place of a guessed
-    size, and ``counts`` in place of a number that was made up;
-    ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit;
-    ``open``: a command, or an option of a few choices without a default, was not given; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
-    a loader (by its place) keeps with each batch."""
+    where no other argument would change that: it was not run at all, or its answers were forged; ``either_attention``: torch's source
+    allows another kernel of attention than the one that was taken; ``timed_out``: it was stopped at the time limit; ``ran`` the
+    program's files that were run; ``growth`` the bytes that each loop over a loader (by its place) keeps with each batch; ``models``
+    those of a program without an estimate; ``inputs`` what was found that a model takes, ``guessed`` what of that is a guess."""
 
     budget: Mapping[str, Any]
     reason: str
@@ -55,22 +45,13 @@ class Estimate:
     seconds: float
     sandbox: str
     disbelieved: bool = False
-    guessed: tuple[str, ...] = ()
-    misfit: bool = False
-    sizes: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
     either_attention: bool = False
-    required: bool = False
     timed_out: bool = False
-    open: bool = False
-    started: str = ""
     ran: frozenset[str] = frozenset()
     growth: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def guessed_layers(self) -> bool:
-        """Whether the size of a layer is a guess: then the figures may be off by any factor."""
-        return any(words.endswith(OF_LAYER) for words in self.guessed)
+    models: tuple[Mapping[str, Any], ...] = ()
+    inputs: tuple[tuple[str, str, list[int]], ...] = ()
+    guessed: tuple[str, ...] = ()
 
     @property
     def allocated(self) -> int:
@@ -112,57 +93,54 @@ class Options:
     readable: Sequence[str] = field(default_factory=tuple)
 
 
+def root_of(path: str) -> str:
+    """The project's folder: the nearest one above with a sign of a project, else the file's own."""
+    folder = start = os.path.dirname(path)
+    while folder != os.path.dirname(folder):
+        if any(os.path.exists(os.path.join(folder, name)) for name in _ROOTS):
+            return folder
+        folder = os.path.dirname(folder)
+    return start
+
+
+def own_module(folder: str) -> dict[str, str]:
+    """What a job says of a model whose module is in this folder: that, and the project that the folder is of."""
+    return {"root": folder, "project": root_of(os.path.join(folder, "a file"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A model of a program that could not be run, with inputs that it takes, and what a step of it needs."""
+
+    model: str
+    root: str
+    inputs: tuple[tuple[str, str, list[int]], ...]
+    guessed: tuple[str, ...]
+    estimate: Estimate
+
+
+def advised(job: Mapping[str, object], options: Options, first: Estimate) -> Advice | None:
+    """The first of the program's models that can be run alone."""
+    kept = {name: job[name] for name in ("capability", "memory", "attention", "batch", "optimizer") if name in job}
+    for found in first.models:
+        root = str(found["root"])
+        other = {**kept, "model": str(found["model"]), "values": {}, "inputs": []} | (own_module(root) if root else {})
+        alone = replace(options, readable=(str(other["project"]),) if root else ())
+        given = Estimate({}, "", 0, (), (), (), 0, 0.0, "", inputs=_inputs(found["inputs"]))
+        tried = (
+            given
+            if given.inputs
+            else estimate(other, alone, **({"batch": first.batch} if first.batch and not job.get("batch") else {}))
+        )
+        ran = estimate({**other, "inputs": tried.inputs}, alone) if tried.inputs else None
+        if ran is not None and ran.steps >= 2:
+            guessed = (*map(printable, found["guessed"]), *tried.guessed)
+            return Advice(printable(other["model"]), root, tried.inputs, guessed, ran)
+    return None
+
+
 def estimate(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
-    """Run the job, with some of it changed. Where a guessed size did not fit the model, others are tried: first those of the program."""
-    found = _once(job, options, **changed)
-    for size in found.sizes if not found.steps else ():
-        other = _once(job, options, **changed, size=size)
-        if other.steps:
-            return other
-    for count in found.counts if not found.steps else ():
-        other = _once(job, options, **changed, count=count)
-        if other.steps:
-            return other
-    for side in OTHER_SIDES if found.misfit and not found.steps else ():
-        other = _once(job, options, **changed, side=side)
-        if other.steps:
-            return other
-    return found
-
-
-MOST_COMMANDS = 3
-"""So many documented commands are tried for a program that gives nothing without arguments."""
-
-
-def started(job: Mapping[str, object], options: Options) -> tuple[Estimate, dict[str, object]]:
-    """The first run, and the job with the arguments that it was run with. A program that needs some, and was given none, gets those of
-    the commands that its project documents."""
-    first, job = estimate(job, options), dict(job)
-    if first.disbelieved or not job.get("path") or job.get("arguments") or job.get("function"):
-        return first, job
-    if (first.steps >= 2 and not first.required) or first.timed_out:
-        return first, job
-    root = str(job["root"])
-    tried = documented.commands(root, str(job["path"]))[:MOST_COMMANDS]
-    for command in tried:
-        place = f"{os.path.relpath(command.path, root)}:{command.row}"
-        other_job = {**job, "arguments": list(command.arguments), "folder": command.folder, "documented": True}
-        other = estimate(other_job, options)
-        if other.steps >= 2 or (other.budget and not first.budget):
-            words = printable(f"{place}: {os.path.basename(str(job['path']))} {shlex.join(command.arguments)}")
-            return replace(other, started=words), other_job
-        if not first.budget and command is tried[0]:
-            first = replace(first, reason=f"{first.reason}; started as in {place}: {other.reason}")
-        if other.timed_out:
-            break
-    if not first.budget and first.open:
-        chosen = estimate(job, options, choose=True)
-        if chosen.budget:
-            return chosen, {**job, "choose": True}
-    return first, job
-
-
-def _once(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
+    """Run the job, with some of it changed."""
     until = time.time() + (1 - TO_REPORT) * options.timeout - 2
     ended = launch(
         {"runner": "budget", **job, **changed, "until": until},
@@ -204,10 +182,15 @@ def from_records(ended: Ended) -> Estimate:
         budget if isinstance(budget, dict) else {}, printable(found.get("reason", "")), int(found.get("steps", 0)),
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
-        guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), sizes=tuple(map(int, found.get("sizes") or ())), counts=tuple(map(int, found.get("counts") or ())), either_attention=bool(found.get("either_attention")),
-        required=bool(found.get("required")), timed_out=bool(found.get("late")), open=bool(found.get("open")), ran=frozenset(map(str, found.get("ran") or ())),
+        either_attention=bool(found.get("either_attention")),
+        timed_out=bool(found.get("late")), ran=frozenset(map(str, found.get("ran") or ())),
         growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
+        models=tuple(found.get("models") or ()), inputs=_inputs(found.get("inputs") or ()), guessed=_lines(found.get("guessed")),
     )  # fmt: skip
+
+
+def _inputs(found: Sequence[Any]) -> tuple[tuple[str, str, list[int]], ...]:
+    return tuple((printable(name), printable(dtype), [int(size) for size in shape]) for name, dtype, shape in found)
 
 
 def _nothing(ended: Ended, reason: str, disbelieved: bool = False) -> Estimate:

@@ -9,7 +9,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -108,18 +107,6 @@ class _Tensors(ast.NodeTransformer):
 
 def _is_torch(node: ast.expr) -> bool:
     return ast.unparse(node) in ("torch", "torch.cuda")
-
-
-_ASYNC = re.compile(r"\basync\s*=")
-"""An argument of ``cuda()`` before torch 0.4.1; a word of the language since Python 3.7."""
-
-
-def parsed(text: str, path: str) -> ast.Module:
-    """The tree of a program."""
-    try:
-        return ast.parse(text, path)
-    except SyntaxError:
-        return ast.parse(_ASYNC.sub("non_blocking=", text), path)
 
 
 def _guard(node: ast.stmt, targets: Sequence[ast.expr]) -> ast.stmt:
@@ -281,7 +268,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         """Compiled each time: a cache would hold the file as it is."""
         text = self._replaced.get(self.path)
-        tree = parsed(importlib.util.decode_source(self.get_data(self.path)) if text is None else text, self.path)
+        tree = ast.parse(importlib.util.decode_source(self.get_data(self.path)) if text is None else text, self.path)
         self._optional |= optional_imports(tree, self.path)
         return compile(Guarded({}, 0).transform(tree), self.path, "exec", dont_inherit=True)
 

@@ -15,7 +15,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torchmemlint.budget.worker.cuda import Cuda, Gpu
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import BUFFERS, GRADIENTS, PARAMETERS, STATE, VALUES, Tape
-from torchmemlint.budget.worker.unsized import Unsized
 
 
 class EndOfRun(BaseException):
@@ -52,8 +51,9 @@ class Run:
         self.stop_at_steps = 0
         self.saw_forward = False
         self.reading = False
-        self.modules: list[Any] = []
         self.watching: list[Any] = []
+        self.on_forward: Callable[[Any, Any], None] = lambda module, inputs: None
+        self.on_step: Callable[[], None] = lambda: None
         self._names: dict[int, str] = {}
         self._roots: list[Any] = []
 
@@ -79,20 +79,16 @@ class Run:
         ]
 
     # -- modules
-    def _into(self, module: Any, inputs: Any) -> Any:
+    def _into(self, module: Any, inputs: Any) -> None:
         if not self.tape.modules:
             self.saw_forward |= not self.reading  # a transform of torchvision is a module, too
             self._learn(module)
+        self.on_forward(module, inputs)
         self.tape.modules.append(self._names.get(id(module), type(module).__name__))
-        self.modules.append(module)
-        if not any(isinstance(item, Unsized) for item in inputs):
-            return None
-        return tuple(item.for_layer(module, inputs) if isinstance(item, Unsized) else item for item in inputs)
 
     def _out_of(self, module: Any, inputs: Any, output: Any) -> None:
         if self.tape.modules:
             self.tape.modules.pop()
-            self.modules.pop()
 
     def _learn(self, root: Any) -> None:
         if any(known is root for known in self._roots):
@@ -112,6 +108,7 @@ class Run:
         for state in optimizer.state.values():
             for value in state.values():
                 self.tape.mark(value, STATE)
+        self.on_step()
         number = next(index for index, known in enumerate(self.optimizers) if known is optimizer)
         self.marks.append((len(self.tape.events), number))
         wanted = 2 if len(self.optimizers) == 1 else 3

@@ -9,38 +9,24 @@ import contextlib
 import importlib
 import io
 import os
-import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
-from torchmemlint.budget.worker import pictures
 from torchmemlint.budget.worker.measure import EndOfRun
 from torchmemlint.budget.worker.packages import Unknown
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.putoff import LENGTH
-from torchmemlint.budget.worker.tape import BUCKETS, INPUTS, Tape
-from torchmemlint.budget.worker.unsized import BATCH, Maker, Unsized
-from torchmemlint.budget.worker.wanted import SIDE
+from torchmemlint.budget.worker.tape import BUCKETS, Tape
 from torchmemlint.confirm.worker.standins import StandIn
 
 # -- arguments
 
 
-def fill_arguments(
-    values: Mapping[str, str],
-    assume: Callable[[str], None],
-    choose: Callable[[str, Any], bool] = lambda name, choice: False,
-    parsed: Callable[[Mapping[str, object]], None] = lambda values: None,
-    documented: bool = False,
-) -> None:
-    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type. ``choose`` is
-    asked for a command, or an option of a few choices, that is not given and has no default: whether it gets the first. ``parsed`` gets
-    the values of all options. What a ``documented`` command gives and the program does not know is left out."""
+def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> None:
+    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type."""
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
@@ -51,20 +37,7 @@ def fill_arguments(
                 action.nargs = "?"
         for group in self._mutually_exclusive_groups:
             group.required = False
-        given = list(sys.argv[1:] if args is None else args)
-        commands = next((item for item in self._actions if isinstance(item, argparse._SubParsersAction)), None)
-        if commands is not None and commands.choices and not set(commands.choices) & set(given):
-            first = next(iter(commands.choices))
-            given = (
-                [first, *given] if choose(commands.dest if isinstance(commands.dest, str) else "the command", first) else given
-            )
-        found, rest = parse(self, given, namespace)
-        for action in self._actions:
-            open_choice = action.option_strings and action.choices and action.default is None and action is not commands
-            if open_choice and action.dest not in {*required, *values} and getattr(found, action.dest, 0) is None:
-                choice = next((item for item in action.choices or () if item is not None), None)
-                if choice is not None and choose(action.option_strings[-1], choice):
-                    setattr(found, action.dest, choice)
+        found, rest = parse(self, args, namespace)
         for action in self._actions:
             if action.dest in values:
                 setattr(found, action.dest, _value(values[action.dest], action.type or type(action.default)))
@@ -72,18 +45,9 @@ def fill_arguments(
                 made = next(iter(action.choices), None) if action.choices else 1 if action.type in (int, float) else action.dest
                 setattr(found, action.dest, [made] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else made)
                 assume(f"the program requires {'/'.join(action.option_strings) or action.dest}; {made!r} was assumed")
-        parsed(vars(found))
         return found, rest
 
-    def parse_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
-        found, rest = self.parse_known_args(args, namespace)
-        if rest:
-            assume(f"the documented command gives {' '.join(rest)!r}, which the program does not know")
-        return found
-
     put(argparse.ArgumentParser, "parse_known_args", parse_known_args)
-    if documented:
-        put(argparse.ArgumentParser, "parse_args", parse_args)
 
 
 def _value(text: str, kind: Any) -> Any:
@@ -118,12 +82,13 @@ class Batch(dict[str, Any]):
 
 
 COUNT = 1000
-"""A number that nobody knows: of words, of classes, of examples. ImageNet has so many classes; vocabularies are larger."""
-_NUMBERED = re.compile(r"\[\d+\]")
+"""A number that nobody knows, on the way to the program's model: of words, of classes, of examples."""
 EPOCH_BATCHES = 4
 """So many batches of a loop are run where the whole epoch is wanted."""
-MISSING_BATCHES = 64
-"""So many batches has a data set that is missing: enough for a step that accumulates gradients."""
+GIVEN_BATCHES = 64
+"""So many batches a loop gets where ``--input`` says what one is: enough for a step that accumulates gradients."""
+BATCH = 16
+"""Size of a batch where nothing says it."""
 
 
 class _Sized:
@@ -152,7 +117,7 @@ class Fetches:
         self._run, self._whole = run, whole
         self._live: dict[str, list[int]] = {}
 
-    def counted(self, batches: Iterator[Any], length: int = MISSING_BATCHES) -> Iterator[Any]:
+    def counted(self, batches: Iterator[Any], length: int = GIVEN_BATCHES) -> Iterator[Any]:
         """The same batches."""
         return _Sized(self._counted(batches), length)
 
@@ -189,87 +154,21 @@ class Data:
         batch: int,
         note: Callable[[str], str],
         whole: bool = False,
-        side: int = 0,
-        size: int = 0,
-        count: int = 0,
     ) -> None:
-        self.count = count or COUNT
         self.fetches = Fetches(run, whole)
         self._run, self._inputs, self._batch, self._note = run, inputs, batch, note
         self.batch_sizes: list[int] = []
-        self._told = 0
-        self._counted = False  # whether a number was made up while the batch was read
-        self.incomplete: Callable[[], bool] = lambda: False  # whether statements of the program failed
-        self.maker = Maker(
-            self._made, run.modules, self.assume, lambda words: Unknown(note(words)), size or side or SIDE, long=size or LENGTH
-        )
-        self._any_side = not (size or side)
+        self.guessed: list[str] = []
 
     def assume(self, words: str) -> None:
         """Note what was taken for granted."""
         self._run.tape.assume(words)
 
-    def options(self, values: Mapping[str, object]) -> None:
-        """Note what the program's options say of the size of pictures."""
-        height, width, names = pictures.of_options(values)
-        if width and self._any_side:
-            self.maker.height, self.maker.width, self.maker.options = height, width, names
-
-    def _made(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        with self._run.tape.placed(True):
-            tensor = torch.zeros(tuple(shape), dtype=dtype, device="cuda" if self._run.real else "cpu")
-        self._run.tape.mark(tensor, INPUTS)
-        return tensor
-
-    def guess(self, words: str, short: str) -> None:
-        """Note a guess that the figures rest on."""
-        self.assume(words)
-        if short not in self.maker.guessed:
-            self.maker.guessed.append(short)
-
-    def number(self, name: str, of_layer: bool = False) -> int:
-        """A number that nobody knows: the length of something that is missing, or (``of_layer``) a size of a layer."""
-        self._counted = True
-        name = _NUMBERED.sub("[…]", name)
-        what = f"`{name}`, a size of a layer," if of_layer else f"`{name}`"
-        self.guess(
-            f"{what} is unknown; {self.count} was assumed", f"{name} = {self.count}{' (a size of a layer)' if of_layer else ''}"
-        )
-        return self.count
-
-    @property
-    def made_up(self) -> bool:
-        """Whether a number that nobody knows was used."""
-        return any(short.endswith((f" = {self.count}", f" = {self.count} (a size of a layer)")) for short in self.maker.guessed)
-
-    def counted_layers(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Note that a number that was made up is the size of a layer, such as of words and of padding beside them."""
-        if self.made_up and any(self.count <= size <= self.count + 4 for item in parameters for size in item.shape):
-            self.maker.guessed.insert(0, f"{self.count} of something missing (a size of a layer)")
-
-    def sized(self, batch: int) -> None:
-        """A loader that is not installed is given the size of its batches."""
-        self.batch_sizes.append(self._batch or batch)
-
-    def unsized(self, name: str, batch: int = 0) -> Any:
-        """A batch of a data set that is missing."""
-        size = self._batch or batch or next(reversed(self.batch_sizes), 0)
-        return Unsized(self.maker, name, size or BATCH, unsure=not size)
-
-    def unseen(self, name: str, count: int = 0) -> Any:
-        """What is missing and is used as a tensor, of so many rows where the program says it."""
-        self.guess(f"`{name}` is missing; it was taken for data of the step", f"that {name} is data")
-        size = self._batch or count or next(reversed(self.batch_sizes), 0)
-        return Unsized(self.maker, name, size or BATCH, unsure=not size)
-
-    def joined(self, name: str, items: Sequence[Any]) -> Any:
-        """Examples that are missing, made one tensor: a row for each where they are stacked, ``LENGTH`` rows of each where they are
-        joined."""
-        what = str(items[0]._name)
-        if name not in ("cat", "concat", "vstack"):
-            return self.unseen(what, len(items))
-        self.guess(f"each of `{what}` was assumed to have {LENGTH} rows", f"{LENGTH} rows of {what}")
-        return Unsized(self.maker, what, LENGTH * len(items))
+    def number(self, name: str) -> int:
+        """A number that nobody knows."""
+        if f"{name}={COUNT}" not in self.guessed:
+            self.guessed.append(f"{name}={COUNT}")
+        return COUNT
 
     def given(self) -> Any:
         """A batch by ``--input``, None without."""
@@ -301,9 +200,7 @@ class Data:
             if isinstance(batch_size, StandIn):
                 raise Unknown(data._note("the batch size is unknown"))
             this._tml_grown = data._batch if batch_size and batch_size > 1 else 0
-            this._tml_given = (
-                isinstance(dataset, StandIn) or data._inputs or (data.incomplete() and _is_short(dataset, batch_size))
-            )
+            this._tml_given = isinstance(dataset, StandIn) or data._inputs
             if batch_size:
                 data.batch_sizes.append(this._tml_grown or int(batch_size))
             if this._tml_grown:
@@ -314,22 +211,19 @@ class Data:
             begin(this, dataset, batch_size, *args, **kwargs)
 
         def iterate(this: Any) -> Iterator[Any]:
-            batches = data.endless("the data", int(this.batch_size or 0)) if this._tml_given else data._real(go, this)
+            batches = data.endless("the data") if this._tml_given else data._real(go, this)
             return data.fetches.counted(batches)
 
-        def missing(items: Any, **kwargs: Any) -> Any:
-            return data.unsized(str(items[0]), len(items))
-
-        for kind in (StandIn, Unsized):
-            torch.utils.data._utils.collate.default_collate_fn_map[kind] = missing
         put(DataLoader, "__init__", init)
         put(DataLoader, "__iter__", iterate)
 
-    def endless(self, name: str, size: int = 0) -> Iterator[Any]:
-        """Batches by ``--input``, or such whose shapes show in their use."""
-        for _ in range(MISSING_BATCHES):
+    def endless(self, name: str) -> Iterator[Any]:
+        """Batches by ``--input``."""
+        for _ in range(GIVEN_BATCHES):
             batch = self.given()
-            yield self.unsized(name, size) if batch is None else batch
+            if batch is None:
+                raise Unknown(self._note(f"`{name}` is missing"))
+            yield batch
 
     def _real(self, go: Any, loader: Any) -> Iterator[Any]:
         """The loader's own batches; with a batch size that was asked for, as many as two steps need, of that size."""
@@ -339,7 +233,6 @@ class Data:
         items: Any = iter(())
         while True:
             self._run.reading = True
-            self._counted = False
             try:
                 with _disable_current_modes():
                     if not given:
@@ -350,28 +243,12 @@ class Data:
                     return
                 given = 0
                 continue
-            except (Exception, Unknown) as error:  # the program's own data set, without its files
-                words = str(error).splitlines()[0] if str(error) else ""
-                self.assume(f"reading the data failed: {type(error).__name__}: {words}"[:200])
-                self._run.reading = False
-                yield from self.endless("the data", loader._tml_grown or int(loader.batch_size or 0))
-                return
             finally:
                 self._run.reading = False
             given += 1
-            self._told = (
-                loader.batch_size if (loader.batch_size or 0) > 1 else 0
-            )  # else its data set or its collate_fn may make batches
             yield tree_map(lambda item: self._fake(item, count, loader._tml_grown), batch)
 
     def _fake(self, item: Any, count: int, grown: int) -> Any:
-        if isinstance(item, StandIn):
-            size = self._batch or self._told
-            return Unsized(self.maker, str(item._name), size or BATCH, unsure=not size)
-        if self._counted and isinstance(item, torch.Tensor) and any(size and size % self.count == 0 for size in item.shape):
-            first = item.size(0) if item.size(0) % self.count else self._batch or self._told  # a size of it was made up
-            made = Unsized(self.maker, "the data", first or BATCH, unsure=not first)
-            return made if item.is_floating_point() else made.long()
         if not isinstance(item, torch.Tensor):
             return item
         from torch._subclasses.fake_tensor import FakeTensor
@@ -384,16 +261,6 @@ class Data:
             if isinstance(item, FakeTensor):
                 return item
             return torch.empty_strided(item.size(), item.stride(), dtype=item.dtype)
-
-
-def _is_short(dataset: Any, batch: Any) -> bool:
-    """Whether it has not even one batch: some of its files are missing."""
-    try:
-        return bool(len(dataset) < max(1, int(batch or 0)))
-    except TypeError:  # an iterable data set has no length
-        return False
-    except Exception:  # what it has its length from is missing
-        return True
 
 
 def _examples(loader: Any) -> int:

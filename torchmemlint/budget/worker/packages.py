@@ -12,24 +12,18 @@ from typing import Any, Protocol
 
 import torch
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import DataLoader
 
-from torchmemlint.budget.worker import numbers
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.unsized import Unsized
 from torchmemlint.confirm.worker import standins
 from torchmemlint.confirm.worker.standins import StandIn
 
 
-class Data(numbers.Data, Protocol):
-    """What makes up the data that is missing (``outside.Data``)."""
+class Data(Protocol):
+    """What has the batches (``outside.Data``)."""
 
     fetches: Any
 
-    def assume(self, words: str) -> None: ...
-    def guess(self, words: str, short: str) -> None: ...
-    def sized(self, batch: int) -> None: ...
-    def unseen(self, name: str, count: int = 0) -> Any: ...
+    def number(self, name: str) -> int: ...
     def endless(self, name: str) -> Iterator[Any]: ...
 
 
@@ -107,234 +101,72 @@ def _goes_on(block: ast.Try) -> bool:
 # -- objects of such packages
 
 
-class Passed(StandIn):
-    """What a missing package made of the program's modules, optimizers or loaders: ``DistributedDataParallel(model)``,
-    ``amp.initialize(model, optimizer)``, ``Checkpointer(model)``. Used as the first of them it is that; unpacked it is all of them."""
+def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
+    """A stand-in of ``confirm`` makes up tensors and numbers; here, where sizes count, nobody knows them. It serves to get to the
+    program's model."""
 
-    def __getattr__(self, name: str) -> Any:
-        given = object.__getattribute__(self, "_given")
-        if name == "module" and isinstance(given[0], torch.nn.Module) and not hasattr(given[0], "module"):
-            return given[0]
-        return getattr(given[0], name) if hasattr(given[0], name) else super().__getattr__(name)
+    def unknown(self: Any, *args: Any) -> Any:
+        raise Unknown(note(f"`{self._name}` is not installed or not here, so its tensor is unknown"))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._given[0](*args, **kwargs)
+    def iterate(self: Any) -> Iterator[Any]:
+        count = standins._unpack_count(sys._getframe(1))
+        if count is not None:
+            return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
+        batches: Iterator[Any] = data.fetches.counted(data.endless(str(self._name)))
+        return batches
 
-    def __iter__(self) -> Iterator[Any]:
-        given = self._given
-        return iter(given if len(given) > 1 else given[0])
+    def item(self: Any, key: Any) -> Any:
+        known = isinstance(key, (str, int))
+        return self._parts.setdefault(
+            ("item", key if known else repr(key)), StandIn(f"{self._name}[{repr(key) if known else '…'}]")
+        )
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._given[key] if isinstance(key, int) and len(self._given) > 1 else self._given[0][key]
+    def array(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Without this, NumPy goes through a thousand items, of each a thousand, and so on."""
+        raise TypeError(f"`{self._name}` is missing, so its array is unknown")
 
-    def __len__(self) -> int:
-        return len(self._given) if len(self._given) > 1 else len(self._given[0])
+    def number(self: Any) -> int:
+        return data.number(str(self._name))
 
-
-class Items(StandIn):
-    """What a missing package made of something to loop over, such as a progress bar: the same items."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._given[0])
-
-
-class Settings(StandIn):
-    """What a missing package made of a dict of settings (``EasyDict({…})``, ``OmegaConf.create({…})``): its items by name and by key."""
-
-    def keys(self) -> list[str]:
-        """As of the dict."""
-        return list(self._given[0])
-
-    def values(self) -> list[Any]:
-        """As of the dict."""
-        return [self[name] for name in self._given[0]]
-
-    def items(self) -> list[tuple[str, Any]]:
-        """As of the dict."""
-        return [(name, self[name]) for name in self._given[0]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self._given[0])
+    put(StandIn, "tml_tensor", unknown)
+    put(StandIn, "_forward", unknown)
+    put(StandIn, "__call__", _called(StandIn.__call__))
+    put(StandIn, "__getitem__", item)
+    put(StandIn, "__iter__", iterate)
+    put(StandIn, "__array__", array)
+    put(StandIn, "keys", lambda self: StandIn(f"{self._name}.keys()"))
+    put(StandIn, "__next__", lambda self: next(data.endless(str(self._name))))
+    for name in ("__len__", "__int__", "__index__"):
+        put(StandIn, name, number)
 
 
-class _Scaled(StandIn):
-    """What a missing package made of a loss: ``with amp.scale_loss(loss, optimizer) as scaled:``."""
+def _called(call: Callable[..., Any]) -> Callable[..., Any]:
+    """What settings a missing package is given (``HParams(width=64)``, ``EasyDict({"width": 64})``) are read from what it makes."""
 
-    def __enter__(self) -> Any:
-        return self._given[0]
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = call(self, *args, **kwargs)
+        if type(made) is StandIn and self._klass is None:
+            settings = {**args[0], **kwargs} if args and _are_settings(args[0]) else kwargs
+            _store(made, settings)
+        return made
 
-    def __exit__(self, *exc: object) -> None: ...
-
-
-_HANDED_ON = (torch.nn.Module, torch.optim.Optimizer, DataLoader)
-
-
-def _with(kind: type[StandIn], name: str, given: Sequence[Any]) -> StandIn:
-    made = kind(name, origin="unseen")
-    object.__setattr__(made, "_given", given)
-    return made
-
-
-def _optimizer(name: str, parameters: Any, kwargs: Any, data: Data) -> Any:
-    """An optimizer that is not installed: torch's of that name, else AdamW."""
-    last = name.rsplit(".", 1)[-1]
-    kind = getattr(torch.optim, last, None) or torch.optim.AdamW
-    rate = kwargs.get("lr", 1e-3)
-    data.guess(f"`{name}` is not installed; torch.optim.{kind.__name__} was assumed", f"the optimizer {last}")
-    return kind(parameters, lr=rate if isinstance(rate, (int, float)) else 1e-3)
-
-
-def _are_parameters(item: Any) -> list[Any]:
-    """The parameters, or groups of them, that an optimizer is given; none for other arguments."""
-    if isinstance(item, types.GeneratorType) and item.gi_code.co_name in ("parameters", "_named_members"):
-        return list(item)
-    if isinstance(item, (list, filter, map)):
-        found = list(item)
-        groups = all((isinstance(one, dict) and "params" in one) or isinstance(one, torch.nn.Parameter) for one in found)
-        return found if found and groups else []
-    return []
+    return called
 
 
 def _are_settings(item: Any) -> bool:
     """A dict of names, none of whose values is a tensor or a stand-in for data."""
     return (
         type(item) is dict
-        and bool(item)
         and all(isinstance(name, str) for name in item)
-        and not any(isinstance(value, (torch.Tensor, Unsized, StandIn)) for value in tree_leaves(item))
+        and not any(isinstance(value, (torch.Tensor, StandIn)) for value in tree_leaves(item))
     )
-
-
-def _settings(name: str, values: dict[str, Any]) -> StandIn:
-    made = _with(Settings, name, [values])
-    nested = {key: _settings(f"{name}.{key}", value) if _are_settings(value) else value for key, value in values.items()}
-    _store(made, nested)
-    return made
 
 
 def _store(made: StandIn, values: dict[str, Any]) -> None:
     """Its attributes and its items."""
     for name, value in values.items():
+        if _are_settings(value):
+            nested = StandIn(f"{made._name}.{name}")
+            _store(nested, value)
+            value = nested
         made._parts[name] = made._parts["item", name] = value
-
-
-def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
-    """A stand-in of ``confirm`` makes up tensors and numbers; here, where sizes count, it says that nobody knows them."""
-
-    def unknown(self: Any) -> Any:
-        """A tensor of the data, whose shape shows in its use; what a missing package computes is none."""
-        if str(self._name).startswith(tuple(computed)):
-            raise Unknown(note(f"`{self._name}` is not installed, so its tensor is unknown"))
-        if self._value is None:
-            object.__setattr__(self, "_value", data.unseen(str(self._name), vars(self).get("_count", 0)))
-        return self._value
-
-    computed: set[str] = set()
-
-    def made(*args: Any) -> Any:
-        raise Unknown(note("the data is missing, so its shape is unknown"))
-
-    put(StandIn, "tml_tensor", unknown)
-    put(StandIn, "_forward", _forward)
-    standins.data = made
-    _called(data, computed)
-    _as_containers(note, data)
-    numbers.install(data)
-
-
-def _forward(self: Any, inputs: Sequence[torch.Tensor], caller: Any) -> Any:
-    attached = [tensor for tensor in inputs if tensor.requires_grad]
-    if attached and "backward" in self._name.rsplit(".", 1)[-1]:  # accelerator.backward(loss)
-        return attached[0].backward()
-    return _with(_Scaled, f"{self._name}()", attached) if attached else StandIn(f"{self._name}()", called=None)
-
-
-def _called(data: Data, computed: set[str]) -> None:
-    call = StandIn.__call__
-
-    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(kwargs.get("batch_size"), int):
-            data.sized(kwargs["batch_size"])
-        if self._klass is None and args:
-            handed = [item for item in args if isinstance(item, _HANDED_ON)]
-            if handed and isinstance(args[0], _HANDED_ON):
-                data.assume(f"`{self._name}` is not installed; it was assumed to change nothing in what it is given")
-                return _with(Passed, f"{self._name}()", handed)
-            if isinstance(args[0], (range, enumerate, zip)):
-                data.assume(f"`{self._name}` is not installed; it was assumed to give the items of its argument")
-                return _with(Items, f"{self._name}()", args)
-            parameters = _are_parameters(args[0])
-            if parameters:
-                return _optimizer(self._name, parameters, kwargs, data)
-            if _are_settings(args[0]):
-                return _settings(f"{self._name}()", {**args[0], **kwargs})
-        made = call(self, *args, **kwargs)
-        if type(made) is not StandIn:
-            return made
-        if any(isinstance(item, (torch.Tensor, Unsized)) for item in tree_leaves((args, kwargs))):
-            computed.add(made._name)
-        elif self._klass is None:
-            _store(made, kwargs)  # HParams(batch_size=64): most objects have what they were made with
-        return made
-
-    put(StandIn, "__call__", called)
-
-
-def _as_containers(note: Callable[[str], str], data: Data) -> None:
-    def iterate(self: Any) -> Iterator[Any]:
-        count = standins._unpack_count(sys._getframe(1))
-        if count is not None:
-            return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
-        if str(self._name).endswith(_OF_MODELS):
-            raise Unknown(note(f"`{str(self._name).rsplit('.', 1)[0]}` is unknown"))
-        batches: Iterator[Any] = data.fetches.counted(entries(str(self._name)))
-        return batches
-
-    def entries(name: str) -> Iterator[Any]:
-        count = 0
-        for entry in data.endless(name):
-            count += 1
-            yield entry
-        # something was made of all of them, such as a vocabulary; a loop of steps ends the run before
-        data.guess(f"`{name}` is missing; {count} entries were assumed", f"{count} entries of {name}")
-
-    def item(self: Any, key: Any) -> Any:
-        found = self._parts.setdefault(
-            ("item", key if isinstance(key, (str, int)) else repr(key)), StandIn(f"{self._name}[{_written(key)}]")
-        )
-        if isinstance(found, StandIn) and _length(key):
-            object.__setattr__(found, "_count", _length(key))
-        return found
-
-    put(StandIn, "__getitem__", item)
-    put(StandIn, "__iter__", iterate)
-
-    def array(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Without this, NumPy goes through a thousand items, of each a thousand, and so on."""
-        raise TypeError(f"`{self._name}` is missing, so its array is unknown")
-
-    for kind in (StandIn, Unsized):
-        put(kind, "__array__", array)
-    put(StandIn, "keys", lambda self: StandIn(f"{self._name}.keys()"))
-    put(StandIn, "__next__", lambda self: next(data.endless(str(self._name))))
-
-
-def _length(key: Any) -> int:
-    """How many rows a slice of numbers takes, 0 where it does not say it."""
-    first = key[0] if isinstance(key, tuple) and key else key
-    if not isinstance(first, slice) or first.step is not None or not isinstance(first.stop, int):
-        return 0
-    return max(0, first.stop - (first.start or 0)) if isinstance(first.start, (int, type(None))) and first.stop > 0 else 0
-
-
-def _written(key: Any) -> str:
-    return repr(key) if isinstance(key, (str, int)) else "…"
-
-
-_OF_MODELS = tuple(
-    f".{name}()" for name in ("parameters", "named_parameters", "modules", "named_modules", "children", "buffers")
-)
-"""What only a model has."""

@@ -11,10 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import Tape, keep_values
-from torchmemlint.budget.worker.unsized import Unsized
-
-_ROWS = 3
-"""Dimensions of a padded batch: steps, examples and features."""
 
 
 def install(tape: Tape) -> None:
@@ -23,8 +19,6 @@ def install(tape: Tape) -> None:
 
     def pack(input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> Any:
         tape.assume("a packed batch was assumed to have no padding: every sequence is as long as the longest")
-        if isinstance(input, Unsized):
-            input = input._forced(_ROWS)
         steps_first = input.transpose(0, 1) if batch_first else input
         order = None if enforce_sorted else torch.arange(steps_first.size(1), device=input.device)
         if order is not None:

@@ -8,21 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.autograd.function import BackwardCFunction
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext, _device_constructors
-from torch.utils._pytree import tree_iter, tree_map
+from torch.utils._pytree import tree_iter
 
 from torchmemlint.budget.worker import asked, legacy_types
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.putoff import flat
 from torchmemlint.budget.worker.tape import INPUTS, Tape, shortened
-from torchmemlint.budget.worker.unsized import Unsized
-from torchmemlint.confirm.worker.standins import StandIn
 
 
 class Placement(TorchFunctionMode):
@@ -46,28 +42,17 @@ class Placement(TorchFunctionMode):
             return self._moved(args[0], True, {})
         if func is torch.Tensor.type:
             return self._typed(func, args, kwargs)
-        if func in _INDEXED:
-            args = _with_indices(func, args)
-        if func is torch.Tensor.__getitem__ and type(args[1]) is int and args[0].dim() == args[1] == 0:
-            return args[0]  # ``loss.data[0]``, before torch 0.5
         if func is torch.Tensor.type_as:
             return self._as(args[0], args[1] if len(args) > 1 else kwargs["other"])
         if func is torch.Tensor.cpu:
             return self._moved(args[0], False, {})
         if func is torch.Tensor.pin_memory:
             return args[0]
-        if func in (torch.tensor, torch.as_tensor, torch.from_numpy) and args and isinstance(args[0], (Unsized, StandIn)):
-            return args[0]
-        if name in ("tensor", "as_tensor", "new", "new_tensor"):
-            args = tree_map(lambda item: 1 if isinstance(item, StandIn) else item, args)  # the number of a word or a class
         if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
             return self._values(args[0], func is torch.Tensor.tolist)
         if func in (torch.Tensor.view, torch.Tensor.reshape) and not kwargs:
-            args = (shortened(args[0], flat(args[1:])), *args[1:])
-        if func is torch.Tensor.view and args[0].dtype is torch.bool and not kwargs:
-            return args[0].reshape(
-                *args[1:]
-            )  # before torch 1.6 the result of a comparison was contiguous: correct[:k].view(-1)
+            sizes = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:]
+            args = (shortened(args[0], tuple(sizes)), *args[1:])
         if kwargs.get("pin_memory"):
             kwargs.pop("pin_memory")
         if func in _device_constructors() and kwargs.get("out") is not None:
@@ -189,19 +174,6 @@ def _placed(parse: Callable[..., Any], tape: Tape) -> Callable[..., Any]:
         return (asked.CUDA, *found[1:]) if isinstance(like, torch.Tensor) and tape.on_device(like) else found
 
     return parsed
-
-
-_INDEXED = {F.embedding: 0, F.one_hot: 0, F.cross_entropy: 1, F.nll_loss: 1}
-"""Functions of torch, and which of their arguments are indices. Others than whole numbers raise, so that data whose first use did not
-tell its type are these."""
-
-
-def _with_indices(func: Callable[..., Any], args: Any) -> Any:
-    at = _INDEXED[func]
-    given = args[at] if len(args) > at else None
-    if not isinstance(given, torch.Tensor) or not given.is_floating_point() or (at and given.dim() >= args[0].dim()):
-        return args
-    return (*args[:at], given.long(), *args[at + 1 :])
 
 
 def _on_device(device: object) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import importlib.util
+import inspect
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -20,11 +23,14 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, older, others, outside, own_class, packed
+from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, outside, own_class, packed
 from torchmemlint.budget.worker.cuda import Gpu
-from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of, parsed
+from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of
+from torchmemlint.budget.worker.inputs import BATCH, Search
 from torchmemlint.budget.worker.measure import EndOfRun, Mode, Run
+from torchmemlint.budget.worker.models import Hole, Models
 from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
+from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.placement import (
     Placement,
     default_device,
@@ -34,12 +40,12 @@ from torchmemlint.budget.worker.placement import (
 )
 from torchmemlint.budget.worker.real import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
-from torchmemlint.budget.worker.sizes import Sizes
 from torchmemlint.budget.worker.tape import INPUTS
-from torchmemlint.budget.worker.unsized import Unsized
 from torchmemlint.confirm.worker.standins import StandIn
 
 Emit = Callable[[Mapping[str, object]], None]
+MOST_MODELS = 6
+"""So many models of a program that gives no estimate are described."""
 
 
 class Late(BaseException):
@@ -59,13 +65,16 @@ class Budgeted:
 
     def __init__(self, job: Mapping[str, Any], emit: Emit) -> None:
         self._job, self._emit = job, emit
-        self._root = os.path.realpath(str(job.get("root") or "")) + os.sep
+        self._root = os.path.realpath(str(job.get("project") or job.get("root") or "")) + os.sep
         gpu = Gpu(tuple(job.get("capability", (8, 0))), int(job.get("memory", 0)), str(job.get("attention", "auto")))
         kind = RealRun if job.get("real") else Run
         self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
+        self.models = Models()
+        self.found: list[tuple[str, str, list[int]]] = []
         self.skipped: list[str] = []
-        self.required = self.late = self.open = False
+        self.late = False
+        self.guessed: list[str] = []
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
         self.data = outside.Data(
@@ -74,15 +83,10 @@ class Budgeted:
             int(job.get("batch", 0)),
             self._located,
             bool(job.get("whole")),
-            int(job.get("side", 0)),
-            int(job.get("size", 0)),
-            int(job.get("count", 0)),
         )
 
-        self.data.incomplete = lambda: bool(self.skipped)
-
     def _own(self, path: str) -> bool:
-        if self._job.get("model"):
+        if self._job.get("model") and not self._job.get("root"):
             return "torchmemlint" not in path and f"{os.sep}torch{os.sep}" not in path and not path.startswith("<")
         return path.startswith(self._root) and "site-packages" not in path
 
@@ -90,29 +94,23 @@ class Budgeted:
         row, path = self.measured.tape.here()
         return f"{os.path.relpath(path, self._root)}:{row}: {words}" if row else words
 
-    def _required(self, words: str) -> None:
-        self.required = True
-        self.measured.tape.assume(words)
-
-    def _choose(self, name: str, choice: Any) -> bool:
-        """Whether what is not given gets its first choice; else note that this was not tried."""
-        self.open = True
-        if self._job.get("choose"):
-            self.data.guess(f"{name} is not given; its first choice {choice!r} was assumed", f"{name} = {choice!r}")
-        return bool(self._job.get("choose"))
+    def _stepped(self) -> None:
+        """A step was reached: it counts if no size in it was made up on the way."""
+        if self.data.guessed:
+            raise Unknown(f"`{self.data.guessed[0].partition('=')[0]}` is missing, and a size may rest on it")
+        self.models.forget()
 
     # -- the run
     def run(self, guard: Callable[[], None]) -> None:
         """Run to the end of the second step."""
         job, run = self._job, self.measured
         packages = Packages(self._own)
-        if not job.get("model"):
+        if job.get("root"):
             sys.meta_path.append(packages)
+        if not job.get("model"):
             sys.meta_path.insert(0, OwnFiles(self._own, self._guards, packages.optional, self._replaced, self._root))
         run.stop_at_steps = 0 if job.get("whole") else 2
-        reason, misfit = "", False
-        sizes: list[int] = []
-        counts: list[int] = []
+        reason = ""
         placement = Placement(run.tape)
         try:
             self._until(float(job.get("until", 0)))
@@ -126,13 +124,13 @@ class Budgeted:
             limit_stand_ins(self._located, self.data)
             guard()
             no_loggers()
-            older.put_back()
             launcher.install()
-            outside.fill_arguments(
-                job.get("values", {}), self._required, self._choose, self.data.options, bool(job.get("documented"))
-            )
+            outside.fill_arguments(job.get("values", {}), self.data.assume)
             self.data.install()
             absent.install(self.data)
+            if not run.real and not job.get("model"):
+                self.models.install()
+                run.on_forward, run.on_step = self.models.called, self._stepped
             if not run.real:
                 packed.install(run.tape)
                 lazy.install(run.tape)
@@ -157,12 +155,9 @@ class Budgeted:
             self.late, reason = True, self._where(stopped, "still running at the time limit")
         except (Exception, SystemExit) as error:
             reason = self._where(error)
-            misfit = isinstance(error, RuntimeError) and bool(self.data.maker.pictures)
-            sizes = others.sizes(error, self._own, self.data.maker)
-            counts = others.counts(error, self.data.count) if self.data.made_up else []
         finally:
             self._until(0)
-        self._report(reason, placement.moved, packages, misfit, sizes, counts)
+        self._report(reason, placement.moved, packages)
 
     def _until(self, when: float) -> None:
         """Stop the program at that time, with its line; 0 lets it go on. (The parent ends the process a little later, without one.)"""
@@ -174,9 +169,7 @@ class Budgeted:
             signal.signal(signal.SIGALRM, late)
             signal.setitimer(signal.ITIMER_REAL, when - time.time() if when else 0)
 
-    def _report(
-        self, reason: str, moved: bool, packages: Packages, misfit: bool, sizes: Sequence[int], counts: Sequence[int]
-    ) -> None:
+    def _report(self, reason: str, moved: bool, packages: Packages) -> None:
         run = self.measured
         if isinstance(run, RealRun):
             done = len(run.marks) >= 2 or (run.saw_forward and not reason)
@@ -192,7 +185,6 @@ class Budgeted:
             )
             return
         run.mark_parameters()
-        self.data.counted_layers(run.parameters())
         if not self._job.get("model") and not moved:
             run.tape.assume("the program uses no device: everything was counted as if it were on one")
             for block in run.tape.blocks:
@@ -207,10 +199,12 @@ class Budgeted:
         if not seen and not reason:
             ended += self._end()
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "counts": list(counts), "required": self.required, "late": self.late, "open": self.open, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "late": self.late, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
-            "batch": self.data.batch_sizes[:1] or [0], "guessed": self._guesses(),
+            "batch": self.data.batch_sizes[:1] or [0], "inputs": self.found, "guessed": self.guessed,
         }  # fmt: skip
+        if not seen:
+            record["models"] = self._described()
         if seen:
             begin, end = run.window(bool(self._job.get("whole")))
             record["ran"] = sorted(
@@ -227,9 +221,45 @@ class Budgeted:
             record["budget"] = asdict(estimate)
         self._emit({"estimate": record})
 
-    def _guesses(self) -> list[str]:
-        """Each once, numbers whose use is not known last."""
-        return sorted(dict.fromkeys(self.data.maker.guessed), key=lambda words: words.endswith(f" = {self.data.count}"))[:20]
+    def _described(self) -> list[dict[str, object]]:
+        """The models that the program made, as ``--model`` and ``--root`` name them, and what it gave them."""
+        found: dict[str, dict[str, object]] = {}
+        for made in self.models.candidates(self._own):
+            with contextlib.suppress(Hole):
+                self.models.guessed = []
+                expression = self.models.expression(made)
+                module = type(made.module).__module__
+                root, name = self._place_of(module)
+                rest = expression.removeprefix(f"{module}.").replace("__main__.", f"{name}.")
+                found.setdefault(
+                    f"{name}:{rest}",
+                    {
+                        "model": f"{name}:{rest}", "root": root, "guessed": [*self.models.guessed, *self._made_up(expression)],
+                        "inputs": [[key, str(dtype).removeprefix("torch."), shape] for key, dtype, shape in made.inputs],
+                    },
+                )  # fmt: skip
+            if len(found) >= MOST_MODELS:
+                break
+        return list(found.values())
+
+    def _made_up(self, expression: str) -> list[str]:
+        """The numbers in an expression that stand for the size of something missing."""
+        made_up = not self.models.guessed and re.search(rf"\b{outside.COUNT}\b", expression)
+        return self.data.guessed[:3] if made_up else []
+
+    def _place_of(self, module: str) -> tuple[str, str]:
+        """The folder that a module of the project is imported from ("" for others), and its name there."""
+        file = os.path.realpath(str(getattr(sys.modules.get(module), "__file__", "") or ""))
+        if module == "__main__":
+            main = sys.modules["__main__"]
+            name = os.path.basename(file).removesuffix(".py")
+            package = str(getattr(main, "__package__", "") or "")
+            folder = os.path.dirname(file)
+            return folder[: len(folder) - len(package) - 1] if package else folder, f"{package}.{name}" if package else name
+        if not self._own(file):
+            return "", module
+        place = os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file.removesuffix(".py")
+        return place[: -len(module) - 1], module
 
     def _end(self) -> str:
         """Where a program that made no step has its backward, or, without one, its last line."""
@@ -238,7 +268,7 @@ class Budgeted:
         trees = []
         for name in [path, *sorted(name for name in others - {path} if name.endswith(".py") and self._own(name))]:
             with contextlib.suppress(OSError, SyntaxError), open(name, encoding="utf-8", errors="replace") as file:
-                trees.append((name, parsed(self._replaced.get(name) or file.read(), name)))
+                trees.append((name, ast.parse(self._replaced.get(name) or file.read(), name)))
         for name, tree in trees:
             rows = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "backward"]
             if rows:
@@ -254,10 +284,10 @@ class Budgeted:
             sys.path.insert(1, self._root)
         sys.argv = [path, *self._job.get("arguments", ())]
         with open(path, encoding="utf-8", errors="replace") as file:
-            tree = parsed(self._replaced.get(path) or file.read(), path)
+            tree = ast.parse(self._replaced.get(path) or file.read(), path)
         own = os.path.dirname(path)
         for folder in (
-            str(self._job.get("folder") or (own if not _names_files_of(tree, self._root, own) else self._root)),
+            own if not _names_files_of(tree, self._root, own) else self._root,
             self._root,
         ):
             try:
@@ -297,22 +327,12 @@ class Budgeted:
         return {GUARD: self._failed, TRY: self._tried, TENSOR: self._of_values, ERRORS: (Exception, Unknown)}
 
     def _of_values(self, kind: Any, item: Any, **kwargs: Any) -> Any:
-        """``torch.FloatTensor(x)`` of what is missing is a tensor whose shape shows in its use; ``torch.device(0)`` is one of CUDA, for
-        which torch would ask the driver."""
-        if kind is torch.device:
-            return torch.device("cuda", item) if type(item) is int else kind(item, **kwargs)
-        if isinstance(item, Sizes):
-            item = torch.Size(item)
-        if isinstance(item, (list, tuple)) and any(isinstance(one, StandIn) for one in item):
-            if not all(isinstance(one, StandIn) for one in item):  # numbers, of which some are unknown
-                return kind([1 if isinstance(one, StandIn) else one for one in item], **kwargs)
-            item = self.data.joined("stack", item)
-        elif isinstance(item, list) and item and all(isinstance(one, torch.Tensor) and one.numel() == 1 for one in item):
-            return kind(len(item), **kwargs)  # their values are not there
-        if isinstance(item, StandIn):
-            item = item.tml_tensor()
-        if isinstance(item, Unsized):
-            return item.long() if "Long" in kind.__name__ else item
+        """``torch.device(0)`` is one of CUDA, for which torch would ask the driver; ``torch.FloatTensor([x, y])`` wants the values of
+        tensors, which are not there."""
+        if kind is torch.device and type(item) is int:
+            return torch.device("cuda", item)
+        if isinstance(item, list) and item and all(isinstance(one, torch.Tensor) and one.numel() == 1 for one in item):
+            return kind(len(item), **kwargs)
         return kind(item, **kwargs)
 
     def _tried(self, made: Callable[[], Any], row: int, name: str) -> Any:
@@ -349,36 +369,30 @@ class Budgeted:
     # -- a model alone
     def _model(self, factory: str) -> None:
         package, _, name = factory.partition(":")
-        if "root" in self._job:  # the user's own module, as `python -m` would find it
-            sys.path.insert(0, str(self._job["root"]))
+        if self._job.get("root"):  # the user's own module, as `python -m` would find it
+            sys.path[:0] = [str(self._job["root"]), str(self._job["project"])]
             os.chdir(str(self._job["root"]))
-        module = importlib.import_module(package)
-        made: Any = module
-        for part in name.partition("(")[0].split("."):
-            made = getattr(made, part)
-        arguments = ast.parse("f" + name[name.index("(") :], mode="eval").body if "(" in name else None
-        assert arguments is None or isinstance(arguments, ast.Call)
-        given = [self._argument(module, item) for item in arguments.args] if arguments else []
-        named = {item.arg: self._argument(module, item.value) for item in arguments.keywords if item.arg} if arguments else {}
-        model = made(*given, **named)
+        model = _evaluated(_imported(package, name), name if "(" in name else f"{name}()")
         if self.measured.real:
             model = model.to("cuda")
         inputs = {key: self._tensor(dtype, shape) for key, dtype, shape in self._job.get("inputs", ())}
         if not inputs:
-            raise Unknown("--model needs --input, once for each argument of forward: --input 'x:float32[16,3,224,224]'")
+            self._search(model)
         self._steps(model, inputs)
 
-    def _argument(self, module: Any, node: ast.expr) -> Any:
-        """A literal, or a call of a name of the same package: ``GPT2Config(n_layer=24)``."""
-        if isinstance(node, ast.Call):
-            function: Any = module
-            for part in ast.unparse(node.func).split("."):
-                function = getattr(function, part)
-            return function(
-                *[self._argument(module, item) for item in node.args],
-                **{item.arg: self._argument(module, item.value) for item in node.keywords if item.arg},
-            )
-        return ast.literal_eval(node)
+    def _search(self, model: Any) -> None:
+        """Find inputs, for a run of their own."""
+        search = Search(model)
+        if not search.found():
+            tried = ", ".join(f"{item.name}:{item.sizes}" for item in search.inputs)
+            raise Unknown(f"give --input, once for each argument of forward: with {tried} it said {search.error[:200]}")
+        size = int(self._job.get("batch", 0)) or outside.BATCH
+        for item in search.inputs:
+            sizes = [size if at == 0 and each == BATCH else each for at, each in enumerate(item.sizes)]
+            if item.open:
+                self.guessed.append(f"{item.name} {'×'.join(str(item.sizes[at]) for at in item.open)}")
+            self.found.append((item.name, str(item.dtype).removeprefix("torch."), sizes))
+        raise EndOfRun
 
     def _tensor(self, dtype: str, shape: Sequence[int]) -> torch.Tensor:
         batch = int(self._job.get("batch", 0))
@@ -390,8 +404,10 @@ class Budgeted:
 
     def _steps(self, model: Any, inputs: Mapping[str, Any]) -> None:
         """Two steps of training with AdamW, or one forward under ``no_grad``."""
-        positional = [value for name, value in inputs.items() if name.isdigit() or name == "x"]
-        named = {name: value for name, value in inputs.items() if not (name.isdigit() or name == "x")}
+        taken = inspect.signature(model.forward).parameters
+        by_name = set(inputs) <= set(taken) or any(one.kind is one.VAR_KEYWORD for one in taken.values())
+        positional = [] if by_name else list(inputs.values())
+        named = dict(inputs) if by_name else {}
         kind = str(self._job.get("autocast") or "")
         if self._job.get("inference"):
             model.eval()
@@ -412,6 +428,38 @@ class Budgeted:
 
         while True:  # to the end of the run
             step()
+
+
+def _imported(package: str, name: str) -> types.ModuleType:
+    """The module. A script of which a later line fails has its classes none the less."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.loader is None or package in sys.modules:
+        return importlib.import_module(package)
+    module = sys.modules[package] = importlib.util.module_from_spec(spec)
+    above, _, last = package.rpartition(".")
+    if above:
+        put(sys.modules[above], last, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception:
+        if not hasattr(module, re.split(r"[.(]", name)[0]):
+            raise
+    return module
+
+
+def _evaluated(module: types.ModuleType, text: str) -> Any:
+    """``UNet(3, norm=torch.nn.LayerNorm)``, with the names of a module and those of what can be imported."""
+    tree = ast.parse(text, mode="eval")
+    names = dict(vars(module))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            with contextlib.suppress(ImportError):
+                package, *parts = ast.unparse(node).split(".")
+                for part in ["", *parts[:-1]]:
+                    package = f"{package}.{part}" if part else package
+                    importlib.import_module(package)
+                    names.setdefault(package.partition(".")[0], sys.modules[package.partition(".")[0]])
+    return eval(compile(tree, "<--model>", "eval"), names)
 
 
 def _said(error: BaseException) -> str:
