@@ -13,11 +13,11 @@ from torchmemlint.budget import command
 from torchmemlint.budget.worker.checkpoints import sizes_of
 
 
-def test_a_checkpoint_has_its_published_sizes_or_the_default_of_its_family() -> None:
-    assert sizes_of("bert-base-cased", "bert", ["bert"]) == ("bert", {"vocab_size": 28996}, True)
-    assert sizes_of("someone/my-roberta-2", "", ["bert", "roberta"]) == ("roberta", {}, False)
-    assert sizes_of("someone/my-model", "gpt2", ["bert", "gpt2"]) == ("gpt2", {}, False)
-    assert sizes_of("unheard-of", "", ["bert"]) == ("", {}, False)
+def test_a_checkpoint_has_its_published_sizes() -> None:
+    assert sizes_of("someone/bert-base-cased", "bert") == ("bert", {"vocab_size": 28996})
+    assert sizes_of("bert-base-cased", "") == ("bert", {"vocab_size": 28996})
+    assert sizes_of("bert-base-cased", "gpt2") is None
+    assert sizes_of("unheard-of", "") is None
 
 
 ENDLESS = """\

@@ -305,10 +305,8 @@ def test_a_script_whose_model_is_missing_names_it(tmp_path: Path, capsys: Captur
     )
     assert command.main([path]) == 2
     printed = capsys.readouterr().out
-    assert (
-        "no estimate: the program ended before a step; first train.py:5: `reader_of_this_company.load()` is unknown" in printed
-    )
-    assert "not installed here: reader_of_this_company" in printed
+    assert "no estimate: train.py:7: `reader_of_this_company.load()` is not installed or not here" in printed
+    assert "torchmemlint budget --model PACKAGE:CLASS(ARGUMENTS) --input" in printed
 
 
 @pytest.mark.slow
@@ -326,12 +324,7 @@ def test_a_batch_that_is_not_here_is_given(tmp_path: Path, capsys: Capture) -> N
             optimizer.step()
         """,
     )
-    guessed = budget(capsys, path)
-    assert any("float32[16,256]" in words for words in guessed["assumed"])
     found = budget(capsys, path, "--input", "x:float32[16,256]", "--input", "y:int64[16]")
-    assert (
-        0 <= guessed["allocated_bytes"] - found["allocated_bytes"] <= 512
-    )  # labels that are not there yet, or that nobody moved
     assert found["parts"]["inputs"] == 16 * 256 * 4  # of the largest moment, when the labels are gone
 
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from torchmemlint.budget import command  # noqa: E402
+from torchmemlint.budget import command, report, runs  # noqa: E402
 from torchmemlint.budget.worker.inputs import BATCH, Search  # noqa: E402
 from torchmemlint.budget.worker.models import Hole, Models  # noqa: E402
 from torchmemlint.budget.worker.program import _evaluated  # noqa: E402
@@ -257,3 +257,33 @@ def test_a_model_without_inputs_is_given_what_it_takes(tmp_path: Path, capsys: p
     assert command.main(given) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["inputs"] == ["pictures:float32[8,3,224,224]"]
+
+
+def need(size: int) -> runs.Estimate:
+    """A step of so many MiB."""
+    parts = {"parameters": 100 << 20, "gradients": 100 << 20, "optimizer state": 200 << 20}
+    budget = {"allocated": size << 20, "reserved": size << 20, "parts": parts, "block": 10 << 20}
+    return runs.Estimate(budget, "", 2, (), (), (), 4, 0.1, "namespaces")
+
+
+def test_a_table_has_a_run_for_each_length_and_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def estimate(job: Any, options: object, batch: int) -> runs.Estimate:
+        asked.append(([shape for _, _, shape in job["inputs"]], batch))
+        return need(1000 * batch)
+
+    monkeypatch.setattr(runs, "estimate", estimate)
+    job = {"inputs": [("ids", "int64", [8, 128]), ("x", "float32", [8, 3, 128]), ("t", "int64", [8])]}
+    rows = runs.table(job, runs.Options(), [64, 256], [1, 30])
+    assert asked[0] == ([[8, 64], [8, 3, 64], [8]], 1)
+    assert asked[3] == ([[8, 256], [8, 3, 256], [8]], 30)
+    lines = report._table(report.Result("", need(1), limits={"T4": 15 << 30, "80GiB": 80 << 30}, table=rows))
+    assert lines[2].split() == ["length", "64,", "batch", "1", "1.19", "GiB", "fits", "in", "T4,", "80GiB"]
+    assert lines[3].endswith("fits in 80GiB")
+
+
+def test_what_is_sharded_is_divided_by_the_ranks() -> None:
+    lines = report._shared(report.Result("", need(500), ranks=4))
+    assert [line.split()[-2] for line in lines[2:]] == ["350", "275", "230"]  # of ZeRO-3 three blocks are gathered
+    assert report._shared(report.Result("", need(500))) == []

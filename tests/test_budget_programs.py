@@ -87,34 +87,6 @@ def test_what_rests_on_a_missing_package_is_no_estimate(
     assert reason in capsys.readouterr().out
 
 
-SETTINGS = """\
-import torch
-from torch import nn
-import parameters_of_this_company as company
-from company_configuration import Tree
-
-given = company.training.HParams(width=48, cudnn_enabled=True, seed=None)
-config = Tree({"model": {"hidden": 96}, "lr": 0.1, "sizes": [1, 2]})
-torch.backends.cudnn.enabled = given.cudnn_enabled
-model = nn.Sequential(nn.Linear(given.width, config.model.hidden), nn.Linear(config["model"]["hidden"], given["width"])).cuda()
-assert config["sizes"] == [1, 2]
-optimizer = torch.optim.SGD(model.parameters(), lr=config.lr)
-for _ in range(2):
-    model(torch.zeros(4, given.width).cuda()).sum().backward()
-    optimizer.step()
-"""
-
-
-@pytest.mark.slow
-def test_settings_that_go_through_a_missing_package_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(SETTINGS)
-    assert command.main([str(path), "--output-format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["steps"], found["skipped"]) == (2, [])
-    assert found["parts"]["parameters"] == 2 * 48 * 96 * 4 + 2 * 512  # blocks of 512 bytes for the biases
-
-
 PRICED = """\
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Thirty models from their configurations, without weights: each entry makes a model and a batch, and says how a step runs it.
+"""Fifty models from their configurations, without weights: each entry makes a model and a batch, and says how a step runs it.
 
 Sizes are small enough for two cores. ``timm``, ``transformers`` and ``diffusers`` are needed; imports are inside, so that a list of
 names needs none of them.
@@ -107,6 +107,26 @@ _TEXT: dict[str, Callable[[], torch.Tensor]] = {"input_ids": lambda: _ids(4, 64)
 _LANGUAGE: dict[str, Callable[[], torch.Tensor]] = {"input_ids": lambda: _ids(4, 64), "labels": lambda: _ids(4, 64)}
 _BERT = {"vocab_size": 2000, "hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512}
 _LLAMA = {**_BERT, "num_key_value_heads": 2}
+_NEW = {**_LLAMA, "head_dim": 32, "pad_token_id": 0}
+_PICTURES: dict[str, Callable[[], torch.Tensor]] = {"pixel_values": lambda: torch.randn(2, 3, 224, 224)}
+_VISION = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512}
+
+
+def _adapted(dora: bool = False, checkpointed: bool = False) -> Callable[[], Made]:
+    """Llama with adapters of low rank, or with its blocks checkpointed."""
+
+    def make() -> Made:
+        model, batch = _transformers("LlamaConfig", "LlamaForCausalLM", _LANGUAGE, **_LLAMA)()
+        if checkpointed:
+            model.gradient_checkpointing_enable()
+            return model, batch
+        import peft
+
+        return peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"], use_dora=dora)), batch
+
+    return make
+
+
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 16}
 
 ENTRIES = (
@@ -154,6 +174,35 @@ ENTRIES = (
         up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"), **_UNET,
     )),
     Entry("diffusers AutoencoderKL", "convolution", _diffusers("AutoencoderKL", {"sample": lambda: torch.randn(2, 3, 64, 64)}, norm_num_groups=16, block_out_channels=(32,))),
+    # models of 2024 to 2026, and ways to train them
+    Entry("transformers Qwen2", "attention", _transformers("Qwen2Config", "Qwen2ForCausalLM", _LANGUAGE, **_LLAMA)),
+    Entry("transformers Qwen3", "attention", _transformers("Qwen3Config", "Qwen3ForCausalLM", _LANGUAGE, **_NEW)),
+    Entry("transformers Qwen3 MoE", "mixture of experts", _transformers("Qwen3MoeConfig", "Qwen3MoeForCausalLM", _LANGUAGE, **_NEW, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=128)),
+    Entry("transformers Gemma 2", "attention", _transformers("Gemma2Config", "Gemma2ForCausalLM", _LANGUAGE, **_NEW)),
+    Entry("transformers Gemma 3", "attention", _transformers("Gemma3TextConfig", "Gemma3ForCausalLM", _LANGUAGE, **_NEW)),
+    Entry("transformers Phi-3", "attention", _transformers("Phi3Config", "Phi3ForCausalLM", _LANGUAGE, **_LLAMA, pad_token_id=0)),
+    Entry("transformers Mistral", "attention", _transformers("MistralConfig", "MistralForCausalLM", _LANGUAGE, **_LLAMA)),
+    Entry("transformers OLMo 2", "attention", _transformers("Olmo2Config", "Olmo2ForCausalLM", _LANGUAGE, **_LLAMA, pad_token_id=0)),
+    Entry("transformers GPT-OSS", "mixture of experts", _transformers("GptOssConfig", "GptOssForCausalLM", _LANGUAGE, **_NEW, num_local_experts=4)),
+    Entry("transformers SmolLM 3", "attention", _transformers("SmolLM3Config", "SmolLM3ForCausalLM", _LANGUAGE, **_LLAMA, pad_token_id=0)),
+    Entry("transformers Granite", "attention", _transformers("GraniteConfig", "GraniteForCausalLM", _LANGUAGE, **_LLAMA)),
+    Entry("transformers Cohere 2", "attention", _transformers("Cohere2Config", "Cohere2ForCausalLM", _LANGUAGE, **_LLAMA, pad_token_id=0)),
+    Entry("transformers Mamba 2", "recurrence", _transformers("Mamba2Config", "Mamba2ForCausalLM", _LANGUAGE, vocab_size=2000, hidden_size=128, num_hidden_layers=2, num_heads=8, head_dim=32, state_size=16, n_groups=1, chunk_size=16)),
+    Entry("transformers ModernBERT", "attention", _transformers("ModernBertConfig", "ModernBertForMaskedLM", _LANGUAGE, **_BERT, pad_token_id=0)),
+    Entry("transformers DINOv2", "attention", _transformers("Dinov2Config", "Dinov2Model", _PICTURES, image_size=224, hidden_size=128, num_hidden_layers=3, num_attention_heads=4)),
+    Entry("transformers SigLIP", "attention", _transformers("SiglipVisionConfig", "SiglipVisionModel", _PICTURES, **_VISION)),
+    Entry("diffusers SD3", "attention", _diffusers(
+        "SD3Transformer2DModel",
+        {"hidden_states": lambda: torch.randn(2, 4, 32, 32), "timestep": lambda: torch.tensor([1, 2]), "encoder_hidden_states": lambda: torch.randn(2, 8, 64), "pooled_projections": lambda: torch.randn(2, 32)},
+        sample_size=32, in_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=4, joint_attention_dim=64, caption_projection_dim=64, pooled_projection_dim=32, out_channels=4,
+    )),
+    Entry("diffusers DiT", "attention", _diffusers(
+        "DiTTransformer2DModel", {"hidden_states": lambda: torch.randn(2, 4, 32, 32), "timestep": lambda: torch.tensor([1, 2]), "class_labels": lambda: torch.tensor([1, 2])},
+        num_attention_heads=4, attention_head_dim=16, in_channels=4, num_layers=2, sample_size=32,
+    )),
+    Entry("peft LoRA of Llama", "attention", _adapted()),
+    Entry("peft DoRA of Llama", "attention", _adapted(dora=True)),
+    Entry("transformers Llama, checkpointed", "attention", _adapted(checkpointed=True)),
     Entry("transformers Llama, generation", "attention", _transformers("LlamaConfig", "LlamaForCausalLM", _TEXT, **_LLAMA), train=False),
     Entry("transformers GPT-2, generation", "attention", _transformers("GPT2Config", "GPT2LMHeadModel", _TEXT, vocab_size=2000, n_embd=128, n_layer=3, n_head=4), train=False),
     Entry("transformers Mamba, generation", "recurrence", _transformers("MambaConfig", "MambaForCausalLM", _TEXT, vocab_size=2000, hidden_size=128, num_hidden_layers=2), train=False),

@@ -52,22 +52,11 @@ def account(
     blocks: Sequence[Storage], events: Sequence[tuple[int, int]], window: tuple[int, int], backwards: Sequence[int],
 ) -> Account:  # fmt: skip
     """Replay the tape; ``window`` is the step that is reported, ``backwards`` where its backward passes began."""
-    allocator = Allocator()
     begin, end = window
-    held: dict[int, Block] = {}
-    peak, at = -1, begin
-    for index, (number, sign) in enumerate(events[:end]):
-        block = blocks[number]
-        if index == begin:
-            allocator.reset()
-        if block.size and block.on_device:
-            if sign > 0:
-                held[number] = allocator.malloc(block.size)
-            elif number in held:
-                allocator.free(held.pop(number))
-        if index >= begin and allocator.allocated > peak:
-            peak, at = allocator.allocated, index
-    result = Account(allocator.peak_allocated, allocator.peak_reserved, _expandable(blocks, events, window), events=end - begin)
+    allocator, totals = _replayed(Allocator(), blocks, events, window)
+    at = begin + totals.index(max(totals)) if totals else begin
+    expandable, _ = _replayed(Allocator(expandable=True), blocks, events, window)
+    result = Account(allocator.peak_allocated, allocator.peak_reserved, expandable.peak_reserved, events=end - begin)
     if not events:
         return result
     culprit = blocks[events[at][0]] if at < len(events) else blocks[events[-1][0]]
@@ -82,9 +71,12 @@ def account(
     return result
 
 
-def _expandable(blocks: Sequence[Storage], events: Sequence[tuple[int, int]], window: tuple[int, int]) -> int:
-    allocator = Allocator(expandable=True)
+def _replayed(
+    allocator: Allocator, blocks: Sequence[Storage], events: Sequence[tuple[int, int]], window: tuple[int, int]
+) -> tuple[Allocator, list[int]]:
+    """The allocator after the window, and what was allocated after each of its events."""
     held: dict[int, Block] = {}
+    totals: list[int] = []
     for index, (number, sign) in enumerate(events[: window[1]]):
         if index == window[0]:
             allocator.reset()
@@ -94,7 +86,9 @@ def _expandable(blocks: Sequence[Storage], events: Sequence[tuple[int, int]], wi
                 held[number] = allocator.malloc(block.size)
             elif number in held:
                 allocator.free(held.pop(number))
-    return allocator.peak_reserved
+        if index >= window[0]:
+            totals.append(allocator.allocated)
+    return allocator, totals
 
 
 def part_of(block: Storage, begin: int, end: int, backwards: Sequence[int]) -> str:

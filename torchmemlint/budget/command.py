@@ -50,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--root", metavar="FOLDER", help="the project, which the program may read (default: found from the file)")
     what.add_argument("--batch", type=int, default=0, metavar="N", help="the batch size of loaders and of --input")
     model = made.add_argument_group("with --model")
+    model.add_argument("--batches", default="", metavar="N,…", help="a table: what is needed with each of these batch sizes")
+    model.add_argument("--lengths", default="", metavar="N,…", help="in the table also each of these lengths of a sequence")
+    model.add_argument("--ranks", type=int, default=0, metavar="N", help="what each of N ranks needs with ZeRO and FSDP")
     model.add_argument("--inference", action="store_true", help="one forward under no_grad, in place of training steps")
     model.add_argument("--autocast", choices=("float16", "bfloat16"), help="forward and loss under autocast")
     model.add_argument("--optimizer", default="AdamW", metavar="NAME", help="of torch.optim (default: AdamW)")
@@ -63,7 +66,8 @@ def parser() -> argparse.ArgumentParser:
     device.add_argument(
         "--fit",
         metavar="SIZE",
-        help="say whether it fits in SIZE (24GiB, or a device: T4, H100, …), and find the largest batch that does, to 2 %%",
+        help="say whether it fits in SIZE (24GiB, or a device: T4, H100, …), and find the largest batch that does, to 2 %%; of several "
+        "(T4,H100), the table says in which it fits",
     )
     output = made.add_argument_group("output")
     output.add_argument("--remedies", action="store_true", help="run each remedy, and print what it saves")
@@ -88,19 +92,29 @@ def main(argv: Sequence[str]) -> int:
     if arguments.check:
         devices_for("cuda", 1)
     job, options, target = _job(arguments)
-    limit = _limit(arguments.fit)
+    limits = {
+        name: bytes_of(name) if name[0].isdigit() else gpu_of(name)[1] for name in (arguments.fit or "").split(",") if name
+    }
     with warmed(runs.RUNNERS) if options.sandbox else nullcontext():
-        result = _result(target, limit, job, options, arguments)
+        result = _result(target, limits, job, options, arguments)
     write(_rendered(result, arguments.output_format), arguments.output_file)
     return result.status
 
 
-def _result(target: str, limit: int, job: dict[str, object], options: runs.Options, arguments: argparse.Namespace) -> Result:
+def _result(
+    target: str, limits: dict[str, int], job: dict[str, object], options: runs.Options, arguments: argparse.Namespace
+) -> Result:
     first = runs.estimate(job, options)
     if job.get("model") and not job["inputs"] and first.inputs:
         job = {**job, "inputs": first.inputs}
         first = replace(runs.estimate(job, options), inputs=first.inputs, guessed=first.guessed)
-    result = Result(target, first, limit=limit)
+    limit = next(iter(limits.values()), 0)
+    result = Result(target, first, limit=limit, limits=limits, alone="model" in job, ranks=arguments.ranks)
+    batches, lengths = (
+        [int(number) for number in words.split(",") if number] for words in (arguments.batches, arguments.lengths)
+    )
+    if first.budget and result.alone and (batches or lengths):
+        return replace(result, table=runs.table(job, options, lengths, batches))
     if not first.budget and first.models:
         result = replace(result, advice=runs.advised(job, options, first))
     if first.budget and limit:
@@ -132,12 +146,6 @@ def _rendered(result: Result, output_format: str) -> str:
     return html.svg(result.estimate.budget["curve"], int(result.estimate.budget["events"]))
 
 
-def _limit(fit: str | None) -> int:
-    if not fit:
-        return 0
-    return bytes_of(fit) if fit[0].isdigit() else gpu_of(fit)[1]
-
-
 def _batch_of(estimate: runs.Estimate, arguments: argparse.Namespace) -> int:
     """The size of a batch: as asked, by the program's loader, or by ``--input``; 0 where none says it."""
     inputs = [input_of(spec) for spec in arguments.input]
@@ -147,14 +155,12 @@ def _batch_of(estimate: runs.Estimate, arguments: argparse.Namespace) -> int:
 def _fitted(result: Result, job: dict[str, object], options: runs.Options, arguments: argparse.Namespace) -> Result:
     batch = _batch_of(result.estimate, arguments)
     if not batch:
-        return Result(
-            result.target, result.estimate, limit=result.limit, fit_reason="no loader and no --input describes a batch"
-        )
+        return replace(result, fit_reason="no loader and no --input describes a batch")
     try:
         fit, estimate = runs.largest_batch(job, options, result.estimate, batch, result.limit)
     except ValueError as error:
-        return Result(result.target, result.estimate, limit=result.limit, fit_reason=str(error))
-    return Result(result.target, result.estimate, limit=result.limit, fit=fit, fit_estimate=estimate)
+        return replace(result, fit_reason=str(error))
+    return replace(result, fit=fit, fit_estimate=estimate)
 
 
 def _job(arguments: argparse.Namespace) -> tuple[dict[str, object], runs.Options, str]:
@@ -178,7 +184,15 @@ def _job(arguments: argparse.Namespace) -> tuple[dict[str, object], runs.Options
         return job, runs.Options(arguments.timeout, not arguments.no_sandbox, readable), arguments.model
     path, place = _target(arguments.target)
     root = os.path.realpath(arguments.root) if arguments.root else runs.root_of(path)
-    job |= {"path": path, "root": root, "function": function_at(path, place), "arguments": arguments.arguments}
+    here = os.path.realpath(os.curdir)
+    folder = here if (here + os.sep).startswith(root.rstrip(os.sep) + os.sep) else os.path.dirname(path)
+    job |= {
+        "path": path,
+        "root": root,
+        "folder": folder,
+        "function": function_at(path, place),
+        "arguments": arguments.arguments,
+    }
     return job, runs.Options(arguments.timeout, not arguments.no_sandbox, (root,)), quoted(arguments.target)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torchmemlint import __version__
@@ -31,6 +31,11 @@ class Result:
     check: Estimate | None = None
     efficient: Estimate | None = None
     advice: Advice | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    table: Sequence[tuple[int, int, Estimate]] = ()
+    ranks: int = 0
+    alone: bool = False
+    """Whether only a model was run."""
 
     @property
     def status(self) -> int:
@@ -47,7 +52,7 @@ def text(result: Result) -> str:
         lines = [f"{result.target}: no estimate: {estimate.reason}"]
         if estimate.disbelieved:
             return lines[0] + "\n"
-        lines += _advice(result.advice)
+        lines += [] if result.alone else _advice(result.advice)
         return "\n".join(lines) + "\n"
     budget = estimate.budget
     low, high = estimate.allocated_interval
@@ -85,6 +90,7 @@ def text(result: Result) -> str:
             lines.append(f"    {name:<22}{remedy(estimate, other)}")
     if result.efficient is not None and result.efficient.budget:
         lines.append(f"  with the memory-efficient attention kernel, {written(result.efficient.allocated)} are allocated")
+    lines += _table(result) + _shared(result)
     lines += _checked(result)
     lines += _prices(result)
     if result.limit:
@@ -128,6 +134,31 @@ def command_of(advice: Advice) -> str:
 def specs(inputs: Sequence[tuple[str, str, Sequence[int]]]) -> list[str]:
     """Inputs as ``--input`` takes them."""
     return [f"{name}:{dtype}[{','.join(map(str, shape))}]" for name, dtype, shape in inputs]
+
+
+def _table(result: Result) -> list[str]:
+    lines = ["", "  needed, with the CUDA context"] if result.table else []
+    for length, batch, other in result.table:
+        name = ", ".join([*([f"length {length}"] if length else []), *([f"batch {batch}"] if batch else [])])
+        fitting = [limit for limit, size in result.limits.items() if other.needed <= size]
+        words = f"   fits in {', '.join(fitting)}" if fitting else "   does not fit" if result.limits else ""
+        lines.append(f"    {name:<26}{written(other.needed):>11}{words}" if other.budget else f"    {name:<26}{other.reason}")
+    return lines
+
+
+def _shared(result: Result) -> list[str]:
+    """By formula: what is divided by the number of ranks of what lives at the peak. FSDP gathers the parameters of a block and of the next
+    one, and keeps the gradients of one until they are scattered."""
+    parts, ranks, whole = result.estimate.budget["parts"], result.ranks, result.estimate.allocated
+    if ranks < 2:
+        return []
+    lines = ["", f"  allocated on each of {ranks} ranks (by formula)"]
+    divided = 0
+    for name, part in (("ZeRO-1", "optimizer state"), ("ZeRO-2", "gradients"), ("FSDP, ZeRO-3", "parameters")):
+        divided += int(parts.get(part, 0) * (1 - 1 / ranks))
+        gathered = 3 * int(result.estimate.budget["block"]) if part == "parameters" else 0
+        lines.append(f"    {name:<20}{written(whole - divided + gathered):>11}")
+    return lines
 
 
 def _checked(result: Result) -> list[str]:

@@ -202,6 +202,21 @@ def _lines(found: object) -> tuple[str, ...]:
     return tuple(printable(line) for line in found) if isinstance(found, list) else ()
 
 
+def table(
+    job: Mapping[str, Any], options: Options, lengths: Sequence[int], batches: Sequence[int]
+) -> list[tuple[int, int, Estimate]]:
+    """A run for each length of a sequence, which is the second size of the first input, and each batch; 0 is as given."""
+    rows = []
+    old = (*job["inputs"][0][2], 0, 0)[1]
+    for length in lengths or [0]:
+        inputs = [
+            (name, dtype, [length if at and length and size == old else size for at, size in enumerate(shape)])
+            for name, dtype, shape in job["inputs"]
+        ]
+        rows += [(length, batch, estimate({**job, "inputs": inputs}, options, batch=batch)) for batch in batches or [0]]
+    return rows
+
+
 def with_remedies(
     job: Mapping[str, object], options: Options, batch: int = 0, names: Sequence[str] = REMEDIES
 ) -> list[tuple[str, Estimate]]:

@@ -10,19 +10,13 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from torchmemlint.budget.worker.checkpoints import sizes_of
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.confirm.worker.standins import StandIn
-
-
-class Data(Protocol):
-    """What notes the guesses (``outside.Data``)."""
-
-    def assume(self, words: str) -> None: ...
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
@@ -47,13 +41,12 @@ class AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-def install(data: Data) -> None:
+def install(assume: Callable[[str], None]) -> None:
     """Watch the imports of libraries that read pretrained models; those that are imported are changed now."""
-    transformers = _Transformers(data)
     changes: dict[str, Callable[[Any], None]] = {
         "timm.models._builder": lambda module: put(module, "load_pretrained", lambda *args, **kwargs: None),
-        "transformers.configuration_utils": transformers.configurations,
-        "transformers.modeling_utils": transformers.models,
+        "transformers.configuration_utils": lambda module: _configurations(module, assume),
+        "transformers.modeling_utils": _models,
     }
     for name in [name for name in changes if name in sys.modules]:
         changes.pop(name)(sys.modules[name])
@@ -63,51 +56,45 @@ def install(data: Data) -> None:
 # -- transformers
 
 
-class _Transformers:
-    """Configurations, models and tokenizers of checkpoints that are not here."""
+def _configurations(module: Any, assume: Callable[[str], None]) -> None:
+    """A checkpoint's configuration is that of its name, else the default of its class."""
+    kind = module.PretrainedConfig
+    first = kind.get_config_dict.__func__
 
-    def __init__(self, data: Data) -> None:
-        self._data = data
+    def get_config_dict(cls: Any, name: Any, /, **kwargs: Any) -> Any:
+        try:
+            if not isinstance(name, StandIn):
+                return first(cls, name, **kwargs)
+        except Exception:  # not on this disk
+            pass
+        found = sizes_of(str(name), getattr(cls, "model_type", ""))
+        if found is None:
+            raise OSError(f"{name}: its configuration is not known, and nothing is downloaded")
+        assume(f"`{name}` has the sizes of its published configuration, and no weights")
+        return {"model_type": found[0], **found[1]}, {key: item for key, item in kwargs.items() if key not in _OF_LOADING}
 
-    def configurations(self, module: Any) -> None:
-        """A checkpoint's configuration is that of its name, else the default of its class."""
-        kind = module.PretrainedConfig
-        first = kind.get_config_dict.__func__
+    put(kind, "get_config_dict", classmethod(get_config_dict))
 
-        def get_config_dict(cls: Any, name: Any, /, **kwargs: Any) -> Any:
-            try:
-                if not isinstance(name, StandIn):
-                    return first(cls, name, **kwargs)
-            except Exception:  # not on this disk
-                pass
-            auto = importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING
-            family, values, known = sizes_of(str(name), getattr(cls, "model_type", ""), list(auto.keys()))
-            if not family or not known:
-                raise OSError(f"{name}: its configuration is not known, and nothing is downloaded")
-            self._data.assume(f"`{name}` has the sizes of its published configuration, and no weights")
-            return {"model_type": family, **values}, {key: item for key, item in kwargs.items() if key not in _OF_LOADING}
 
-        put(kind, "get_config_dict", classmethod(get_config_dict))
+def _models(module: Any) -> None:
+    """A model of its configuration."""
 
-    def models(self, module: Any) -> None:
-        """A model of its configuration."""
+    def from_pretrained(cls: Any, name: Any = None, /, *args: Any, config: Any = None, **kwargs: Any) -> Any:
+        kind = kwargs.pop("torch_dtype", None) or kwargs.pop("dtype", None)
+        for extra in _OF_LOADING:
+            kwargs.pop(extra, None)
+        loading = bool(kwargs.pop("output_loading_info", False))
+        if not isinstance(config, importlib.import_module("transformers").PretrainedConfig):
+            config, kwargs = cls.config_class.from_pretrained(config or name, return_unused_kwargs=True, **kwargs)
+        else:
+            for key in [key for key in kwargs if hasattr(config, key)]:
+                setattr(config, key, kwargs.pop(key))
+        model = cls(config, *args, **kwargs)
+        kind = getattr(torch, kind, None) if isinstance(kind, str) else kind
+        model = (model.to(kind) if isinstance(kind, torch.dtype) else model).eval()
+        return (model, {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []}) if loading else model
 
-        def from_pretrained(cls: Any, name: Any = None, /, *args: Any, config: Any = None, **kwargs: Any) -> Any:
-            kind = kwargs.pop("torch_dtype", None) or kwargs.pop("dtype", None)
-            for extra in _OF_LOADING:
-                kwargs.pop(extra, None)
-            loading = bool(kwargs.pop("output_loading_info", False))
-            if not isinstance(config, importlib.import_module("transformers").PretrainedConfig):
-                config, kwargs = cls.config_class.from_pretrained(config or name, return_unused_kwargs=True, **kwargs)
-            else:
-                for key in [key for key in kwargs if hasattr(config, key)]:
-                    setattr(config, key, kwargs.pop(key))
-            model = cls(config, *args, **kwargs)
-            kind = getattr(torch, kind, None) if isinstance(kind, str) else kind
-            model = (model.to(kind) if isinstance(kind, torch.dtype) else model).eval()
-            return (model, {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []}) if loading else model
-
-        put(module.PreTrainedModel, "from_pretrained", classmethod(from_pretrained))
+    put(module.PreTrainedModel, "from_pretrained", classmethod(from_pretrained))
 
 
 _OF_LOADING = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 _BERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
@@ -37,12 +36,7 @@ CHECKPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def sizes_of(name: str, family: str, families: Sequence[str]) -> tuple[str, dict[str, Any], bool]:
-    """The family of a checkpoint, what differs from the default configuration, and whether that is known. The family of an unknown one is
-    that of the class that asks, else, as `AutoConfig` has it, the longest that its name has in it; "" where there is none."""
+def sizes_of(name: str, family: str) -> tuple[str, dict[str, Any]] | None:
+    """The family of a checkpoint, and what differs from the default configuration; None where it is unknown, or of another family."""
     found = CHECKPOINTS.get(name.rsplit("/", 1)[-1].lower())
-    if found is not None and family in ("", found[0]):
-        return found[0], dict(found[1]), True
-    if family:
-        return family, {}, False
-    return next((one for one in sorted(families, key=len, reverse=True) if one in name.lower()), ""), {}, False
+    return found if found is not None and family in ("", found[0]) else None

@@ -50,8 +50,6 @@ class Guarded:
             for method in methods:
                 if not called & {"forward", "__iter__"}:
                     method.body = self._block(method.body)
-                if method.name == "__getitem__":
-                    _part_by_part(method)
         elif isinstance(node, ast.If):
             node.body, node.orelse = self._block(node.body), self._block(node.orelse)
         elif isinstance(node, ast.For) and not _trains(node) and not _leaves(node):
@@ -65,8 +63,6 @@ class Guarded:
                 node.value.args = [_tried(item) for item in node.value.args]
                 for keyword in node.value.keywords:
                     keyword.value = _tried(keyword.value)
-            elif isinstance(node.value, ast.ListComp):
-                node.value.generators[0].iter = _tried(node.value.generators[0].iter)
             if not _trains(node):
                 return _guard(node, _bound(node))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -155,15 +151,6 @@ def _may_fail(node: ast.With) -> bool:
     kept = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return, ast.Yield, ast.YieldFrom)
     entered = any(isinstance(item.context_expr, ast.Call) for item in node.items)
     return entered and not _trains(node) and not any(isinstance(item, kept) for item in ast.walk(node))
-
-
-def _part_by_part(method: ast.FunctionDef) -> None:
-    """Where one part of an item cannot be made, such as its label, the others are."""
-    for node in ast.walk(method):
-        if isinstance(node, ast.Return) and isinstance(node.value, (ast.Tuple, ast.List)):
-            node.value.elts = [_tried(item) for item in node.value.elts]
-        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
-            node.value.values = [_tried(item) for item in node.value.values]
 
 
 def _leaves(node: ast.For) -> bool:

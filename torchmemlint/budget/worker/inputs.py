@@ -73,6 +73,7 @@ _CHANNELS = re.compile(r"to have (\d+) channels, but got (\d+)")
 _MATCH = re.compile(
     r"Expected(?: size)? (\d+)(?: in dimension \d+)? but got(?: size)? (\d+)|a \((\d+)\) must match .* b \((\d+)\)"
 )
+_TARGET = re.compile(r"input batch_size \((\d+)\) to match target batch_size \((\d+)\)")
 _PRODUCT = re.compile(r"\(\d+x(\d+) and (\d+)x\d+\)")
 _BROADCAST = re.compile(r"length (\d+) at (-\d+)!.*broadcastable to \[([\d, ]+)\]")
 _TOO_MANY = re.compile(r"repeat dims can not be smaller|must be (?:1D|1-D|a vector)")
@@ -116,6 +117,8 @@ class Search:
         self._model = model
         self._tags = itertools.cycle(_PRIMES)
         self.inputs = [self._first(name) for name in _required(model)]
+        if [item.name for item in self.inputs] == ["input_ids", "labels"]:
+            self.inputs[1].sizes = list(self.inputs[0].sizes)
         self.error = "its forward takes no tensor"
         self._tensors: list[torch.Tensor] = []
 
@@ -282,6 +285,9 @@ class Search:
             return self._ranked(self._blamed(error), 1)
         if _TOO_MANY.search(text):
             return self._ranked(self._blamed(error), -1)
+        target = _TARGET.search(text)
+        if target is not None:
+            return self._ranked(self.inputs[-1:], 1 if int(target[1]) > int(target[2]) else -1)
         match = _MATCH.search(text)
         if match is not None:
             one, other = (int(number) for number in match.groups() if number is not None)

@@ -135,10 +135,10 @@ class Run:
                 self.tape.mark(tensor, PARAMETERS)
                 self.tape.mark(tensor.grad, GRADIENTS)
 
-    def parameters(self) -> Iterator[torch.Tensor]:
-        """Those of all that ran."""
-        for root in self._roots:
-            yield from root.parameters()
+    def largest_block(self) -> int:
+        """Bytes of the parameters of the largest of the repeated blocks, which sharding gathers one after the other."""
+        lists = (part for root in self._roots for part in root.modules() if isinstance(part, torch.nn.ModuleList))
+        return max((sum(item.nbytes for item in block.parameters()) for part in lists for block in part), default=0)
 
     def window(self, whole: bool = False) -> tuple[int, int]:
         """The events of the step that is reported: from the end of one to the end of the next, or everything; with ``whole`` all that

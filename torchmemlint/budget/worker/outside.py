@@ -91,24 +91,6 @@ BATCH = 16
 """Size of a batch where nothing says it."""
 
 
-class _Sized:
-    """An iterator with a length, as that of a loader has."""
-
-    def __init__(self, items: Iterator[Any], length: int) -> None:
-        self._items, self._length = items, length
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._items)
-
-    next = __next__  # as loaders' iterators had
-
-    def __len__(self) -> int:
-        return self._length
-
-
 class Fetches:
     """Counts the batches that each loop takes, and the bytes that live when it takes one. Where the whole program is wanted, a loop
     has few, and a second epoch ends the run."""
@@ -117,11 +99,8 @@ class Fetches:
         self._run, self._whole = run, whole
         self._live: dict[str, list[int]] = {}
 
-    def counted(self, batches: Iterator[Any], length: int = GIVEN_BATCHES) -> Iterator[Any]:
+    def counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches."""
-        return _Sized(self._counted(batches), length)
-
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         row, path = self._run.tape.here()
         place = f"{path}:{row}"
         if self._whole and len(self._live.get(place, ())) >= EPOCH_BATCHES:
@@ -352,7 +331,7 @@ def no_outside(tape: Tape) -> None:
 
     for place, name in ((torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url")):
         put(place, name, lambda *args, **kwargs: StandIn("weights"))
-    put(torch.hub, "load", _from_hub)
+    put(torch.hub, "load", lambda *args, **kwargs: StandIn("torch.hub.load()", origin="unseen"))
     put(torch.hub, "list", lambda *args, **kwargs: [])
     first = torch.nn.Module.load_state_dict
 
@@ -364,17 +343,6 @@ def no_outside(tape: Tape) -> None:
     put(torch.backends.cudnn, "is_available", lambda: True)
     _one_process(tape)
     _untrained()
-
-
-def _from_hub(repository: Any, name: Any = "", *args: Any, **kwargs: Any) -> Any:
-    """Models of torchvision are here; what other repositories make is not known."""
-    if str(repository).startswith("pytorch/vision"):
-        model = getattr(importlib.import_module("torchvision.models"), str(name), None)
-        if model is not None:
-            return model(
-                **{key: value for key, value in kwargs.items() if key not in ("pretrained", "weights", "force_reload")}
-            )
-    return StandIn(f"torch.hub.load({name!r})", origin="unseen")
 
 
 def _forgiving(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,11 +7,8 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
-
-import torch
-from torch.utils._pytree import tree_leaves
 
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.confirm.worker import standins
@@ -80,22 +77,12 @@ def no_loggers() -> None:
 
 
 def optional_imports(tree: ast.AST, path: str) -> set[tuple[str, int]]:
-    """Imports inside a ``try`` whose handler gives the program something to go on with. One that only prints leaves the name
-    unbound, and the program fails where it uses it."""
+    """Imports inside a ``try`` with a handler: they fail, as they would."""
     return {
         (path, node.lineno)
-        for block in ast.walk(tree) if isinstance(block, ast.Try) and block.handlers and _goes_on(block)
+        for block in ast.walk(tree) if isinstance(block, ast.Try) and block.handlers
         for statement in block.body for node in ast.walk(statement) if isinstance(node, (ast.Import, ast.ImportFrom))
     }  # fmt: skip
-
-
-def _goes_on(block: ast.Try) -> bool:
-    """Whether a handler, or the ``else``, binds a name, or imports another package."""
-    after: Sequence[ast.AST] = [*block.handlers, *block.orelse, *(item for item in block.body if isinstance(item, ast.Assign))]
-    return any(
-        isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef, ast.Return))
-        for top in after for node in ast.walk(top)
-    )  # fmt: skip
 
 
 # -- objects of such packages
@@ -130,7 +117,6 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
 
     put(StandIn, "tml_tensor", unknown)
     put(StandIn, "_forward", unknown)
-    put(StandIn, "__call__", _called(StandIn.__call__))
     put(StandIn, "__getitem__", item)
     put(StandIn, "__iter__", iterate)
     put(StandIn, "__array__", array)
@@ -138,35 +124,3 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
     put(StandIn, "__next__", lambda self: next(data.endless(str(self._name))))
     for name in ("__len__", "__int__", "__index__"):
         put(StandIn, name, number)
-
-
-def _called(call: Callable[..., Any]) -> Callable[..., Any]:
-    """What settings a missing package is given (``HParams(width=64)``, ``EasyDict({"width": 64})``) are read from what it makes."""
-
-    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = call(self, *args, **kwargs)
-        if type(made) is StandIn and self._klass is None:
-            settings = {**args[0], **kwargs} if args and _are_settings(args[0]) else kwargs
-            _store(made, settings)
-        return made
-
-    return called
-
-
-def _are_settings(item: Any) -> bool:
-    """A dict of names, none of whose values is a tensor or a stand-in for data."""
-    return (
-        type(item) is dict
-        and all(isinstance(name, str) for name in item)
-        and not any(isinstance(value, (torch.Tensor, StandIn)) for value in tree_leaves(item))
-    )
-
-
-def _store(made: StandIn, values: dict[str, Any]) -> None:
-    """Its attributes and its items."""
-    for name, value in values.items():
-        if _are_settings(value):
-            nested = StandIn(f"{made._name}.{name}")
-            _store(nested, value)
-            value = nested
-        made._parts[name] = made._parts["item", name] = value

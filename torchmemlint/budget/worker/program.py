@@ -127,7 +127,7 @@ class Budgeted:
             launcher.install()
             outside.fill_arguments(job.get("values", {}), self.data.assume)
             self.data.install()
-            absent.install(self.data)
+            absent.install(self.data.assume)
             if not run.real and not job.get("model"):
                 self.models.install()
                 run.on_forward, run.on_step = self.models.called, self._stepped
@@ -218,7 +218,7 @@ class Budgeted:
             record["growth"] = self.data.fetches.growth()
             estimate = account(run.tape.blocks, run.tape.events, (begin, end), run.tape.before_backward)
             estimate.path = _short(estimate.path, self._root)
-            record["budget"] = asdict(estimate)
+            record["budget"] = {**asdict(estimate), "block": run.largest_block()}
         self._emit({"estimate": record})
 
     def _described(self) -> list[dict[str, object]]:
@@ -285,16 +285,7 @@ class Budgeted:
         sys.argv = [path, *self._job.get("arguments", ())]
         with open(path, encoding="utf-8", errors="replace") as file:
             tree = ast.parse(self._replaced.get(path) or file.read(), path)
-        own = os.path.dirname(path)
-        for folder in (
-            own if not _names_files_of(tree, self._root, own) else self._root,
-            self._root,
-        ):
-            try:
-                os.chdir(folder)
-                break
-            except OSError:
-                continue
+        os.chdir(str(self._job.get("folder") or os.path.dirname(path)))
         packages.optional |= optional_imports(tree, path)
         tree = Guarded(self._job.get("values", {}), int(self._job.get("batch", 0))).transform(tree)
         module = types.ModuleType("__main__")
@@ -444,13 +435,25 @@ def _imported(package: str, name: str) -> types.ModuleType:
     except Exception:
         if not hasattr(module, re.split(r"[.(]", name)[0]):
             raise
-    return module
+    return sys.modules[package]  # a package may put another object there
+
+
+class _Names(dict[str, Any]):
+    """The names of a module, also those that it imports when they are asked for."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def __missing__(self, name: str) -> Any:
+        if not hasattr(self._module, name):
+            raise KeyError(name)
+        return getattr(self._module, name)
 
 
 def _evaluated(module: types.ModuleType, text: str) -> Any:
     """``UNet(3, norm=torch.nn.LayerNorm)``, with the names of a module and those of what can be imported."""
     tree = ast.parse(text, mode="eval")
-    names = dict(vars(module))
+    names: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             with contextlib.suppress(ImportError):
@@ -459,24 +462,12 @@ def _evaluated(module: types.ModuleType, text: str) -> Any:
                     package = f"{package}.{part}" if part else package
                     importlib.import_module(package)
                     names.setdefault(package.partition(".")[0], sys.modules[package.partition(".")[0]])
-    return eval(compile(tree, "<--model>", "eval"), names)
+    return eval(compile(tree, "<--model>", "eval"), names, _Names(module))
 
 
 def _said(error: BaseException) -> str:
     """An exception's kind, and the first line of what it says."""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-
-
-def _names_files_of(tree: ast.AST, root: str, own: str) -> bool:
-    """Whether a program names files by their place in the project, not beside itself: it is started in the project's folder."""
-    words = {
-        node.value for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value[:200] and "\n" not in node.value
-    }  # fmt: skip
-    return any(
-        not os.path.isabs(word) and os.path.isfile(os.path.join(root, word)) and not os.path.isfile(os.path.join(own, word))
-        for word in words
-    )
 
 
 def _trained(error: BaseException) -> bool:
