@@ -112,7 +112,7 @@ _PICTURES: dict[str, Callable[[], torch.Tensor]] = {"pixel_values": lambda: torc
 _VISION = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512}
 
 
-def _adapted(dora: bool = False, checkpointed: bool = False) -> Callable[[], Made]:
+def _adapted(checkpointed: bool = False) -> Callable[[], Made]:
     """Llama with adapters of low rank, or with its blocks checkpointed."""
 
     def make() -> Made:
@@ -122,7 +122,7 @@ def _adapted(dora: bool = False, checkpointed: bool = False) -> Callable[[], Mad
             return model, batch
         import peft
 
-        return peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"], use_dora=dora)), batch
+        return peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"])), batch
 
     return make
 
@@ -201,7 +201,6 @@ ENTRIES = (
         num_attention_heads=4, attention_head_dim=16, in_channels=4, num_layers=2, sample_size=32,
     )),
     Entry("peft LoRA of Llama", "attention", _adapted()),
-    Entry("peft DoRA of Llama", "attention", _adapted(dora=True)),
     Entry("transformers Llama, checkpointed", "attention", _adapted(checkpointed=True)),
     Entry("transformers Llama, generation", "attention", _transformers("LlamaConfig", "LlamaForCausalLM", _TEXT, **_LLAMA), train=False),
     Entry("transformers GPT-2, generation", "attention", _transformers("GPT2Config", "GPT2LMHeadModel", _TEXT, vocab_size=2000, n_embd=128, n_layer=3, n_head=4), train=False),

@@ -31,7 +31,7 @@ On the eight rows of docs/budget.md it is at most 6.6 % off."""
 class Estimate:
     """The result of a run. ``budget`` is empty where there is no estimate; ``reason`` says why, or why only in part; ``disbelieved``
     where no other argument would change that: it was not run at all, or its answers were forged; ``either_attention``: torch's source
-    allows another kernel of attention than the one that was taken; ``timed_out``: it was stopped at the time limit; ``ran`` the
+    allows another kernel of attention than the one that was taken; ``ran`` the
     program's files that were run; ``growth`` the bytes that each loop over a loader (by its place) keeps with each batch; ``models``
     those of a program without an estimate; ``inputs`` what was found that a model takes, ``guessed`` what of that is a guess."""
 
@@ -46,7 +46,6 @@ class Estimate:
     sandbox: str
     disbelieved: bool = False
     either_attention: bool = False
-    timed_out: bool = False
     ran: frozenset[str] = frozenset()
     growth: Mapping[str, int] = field(default_factory=dict)
     models: tuple[Mapping[str, Any], ...] = ()
@@ -123,15 +122,15 @@ def advised(job: Mapping[str, object], options: Options, first: Estimate) -> Adv
     """The first of the program's models that can be run alone."""
     kept = {name: job[name] for name in ("capability", "memory", "attention", "batch", "optimizer") if name in job}
     for found in first.models:
-        root = str(found["root"])
-        other = {**kept, "model": str(found["model"]), "values": {}, "inputs": []} | (own_module(root) if root else {})
-        alone = replace(options, readable=(str(other["project"]),) if root else ())
-        given = Estimate({}, "", 0, (), (), (), 0, 0.0, "", inputs=_inputs(found["inputs"]))
-        tried = (
-            given
-            if given.inputs
-            else estimate(other, alone, **({"batch": first.batch} if first.batch and not job.get("batch") else {}))
-        )
+        root, project = os.path.realpath(str(found["root"])) if found["root"] else "", str(job["root"])
+        if root and os.path.commonpath([root, project]) != project:
+            continue  # what the program says makes nothing else readable
+        other = {**kept, "model": str(found["model"]), "values": {}, "inputs": []}
+        other |= {"root": root, "project": project} if root else {}
+        alone = replace(options, readable=(project,) if root else ())
+        tried = replace(first, inputs=_inputs(found["inputs"]), guessed=())
+        if not tried.inputs:
+            tried = estimate({**other, "batch": other["batch"] or first.batch}, alone)
         ran = estimate({**other, "inputs": tried.inputs}, alone) if tried.inputs else None
         if ran is not None and ran.steps >= 2:
             guessed = (*map(printable, found["guessed"]), *tried.guessed)
@@ -183,7 +182,7 @@ def from_records(ended: Ended) -> Estimate:
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
         either_attention=bool(found.get("either_attention")),
-        timed_out=bool(found.get("late")), ran=frozenset(map(str, found.get("ran") or ())),
+        ran=frozenset(map(str, found.get("ran") or ())),
         growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
         models=tuple(found.get("models") or ()), inputs=_inputs(found.get("inputs") or ()), guessed=_lines(found.get("guessed")),
     )  # fmt: skip
@@ -194,8 +193,7 @@ def _inputs(found: Sequence[Any]) -> tuple[tuple[str, str, list[int]], ...]:
 
 
 def _nothing(ended: Ended, reason: str, disbelieved: bool = False) -> Estimate:
-    late = ended.ending == "time limit"
-    return Estimate({}, printable(reason), 0, (), (), (), 0, ended.seconds, ended.sandbox, disbelieved, timed_out=late)
+    return Estimate({}, printable(reason), 0, (), (), (), 0, ended.seconds, ended.sandbox, disbelieved)
 
 
 def _lines(found: object) -> tuple[str, ...]:

@@ -122,19 +122,16 @@ class Search:
         self.error = "its forward takes no tensor"
         self._tensors: list[torch.Tensor] = []
 
-    def _tag(self) -> int:
-        return next(self._tags)
-
     def _first(self, name: str) -> Input:
         """What a parameter is taken for at first: by its name, else by the model's first layer."""
         if _TIMES.match(name) or _CLASSES.match(name):
             return Input(name, torch.int64, [BATCH])
         if _IDS.match(name):
-            return Input(name, torch.int64, [BATCH, self._tag()])
+            return Input(name, torch.int64, [BATCH, next(self._tags)])
         if _MASKS.search(name):
-            return Input(name, torch.float32, [BATCH, self._tag()])
+            return Input(name, torch.float32, [BATCH, next(self._tags)])
         rank, dtype = _by_layers(self._model)
-        return Input(name, dtype, [BATCH, *(self._tag() for _ in range(rank - 1))])
+        return Input(name, dtype, [BATCH, *(next(self._tags) for _ in range(rank - 1))])
 
     # -- trying
     def found(self) -> bool:
@@ -264,7 +261,7 @@ class Search:
                 return False
             if more < 0:
                 del item.sizes[more:]
-            item.sizes += [self._tag() for _ in range(more)]
+            item.sizes += [next(self._tags) for _ in range(more)]
             item.known = {at for at in item.known if at < len(item.sizes)}
         return bool(inputs) and bool(more)
 

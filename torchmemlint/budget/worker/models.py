@@ -105,21 +105,21 @@ class Models:
         words: list[str] = []
         by_place = any(one.kind is one.VAR_POSITIONAL and made.arguments.get(name) for name, one in parameters.items())
         shown = [name for name, one in parameters.items() if not _is_default(made.arguments.get(name, one.default), one)]
-        by_place |= shown[:1] == list(parameters)[:1] and not any(made.arguments.get(name) for name in shown[1:])
+        alone = shown[:1] == list(parameters)[:1] and not any(made.arguments.get(name) for name in shown[1:])
         for name, parameter in parameters.items():
             value = made.arguments.get(name, parameter.default)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 words += [self.value(item, name, depth + 1) for item in made.arguments.get(name, ())]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 words += [f"{key}={self.value(item, key, depth + 1)}" for key, item in made.arguments.get(name, {}).items()]
-            elif (placed := by_place and parameter.kind is not parameter.KEYWORD_ONLY) or not _is_default(value, parameter):
+            elif (placed := by_place and parameter.kind is not parameter.KEYWORD_ONLY) or name in shown:
                 try:
                     text = self.value(value, name, depth + 1)
                 except Hole:
                     if parameter.default is not parameter.empty:
                         continue
                     text = self.guess(name)
-                words.append(text if placed or parameter.kind is parameter.POSITIONAL_ONLY else f"{name}={text}")
+                words.append(text if placed or alone or parameter.kind is parameter.POSITIONAL_ONLY else f"{name}={text}")
         return f"{dotted(kind)}({', '.join(words)})"
 
     def guess(self, name: str) -> str:

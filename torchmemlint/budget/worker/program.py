@@ -44,7 +44,7 @@ from torchmemlint.budget.worker.tape import INPUTS
 from torchmemlint.confirm.worker.standins import StandIn
 
 Emit = Callable[[Mapping[str, object]], None]
-MOST_MODELS = 6
+MOST_MODELS = 3
 """So many models of a program that gives no estimate are described."""
 
 
@@ -73,7 +73,6 @@ class Budgeted:
         self.models = Models()
         self.found: list[tuple[str, str, list[int]]] = []
         self.skipped: list[str] = []
-        self.late = False
         self.guessed: list[str] = []
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
@@ -152,7 +151,7 @@ class Budgeted:
         except Unknown as stopped:
             reason = str(stopped)
         except Late as stopped:
-            self.late, reason = True, self._where(stopped, "still running at the time limit")
+            reason = self._where(stopped, "still running at the time limit")
         except (Exception, SystemExit) as error:
             reason = self._where(error)
         finally:
@@ -199,7 +198,7 @@ class Budgeted:
         if not seen and not reason:
             ended += self._end()
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "late": self.late, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0], "inputs": self.found, "guessed": self.guessed,
         }  # fmt: skip
