@@ -7,7 +7,9 @@ import re
 from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
 from torchmemlint.semantics.root_choice import reaches
+from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -41,13 +43,34 @@ def only_consumed(world: World, ref: FunctionRef, depth: int = 0) -> bool:
 def is_harmless(world: World, ref: FunctionRef, call: CallFact, depth: int) -> bool:
     """Whether a function that goes through the items, or hands them on, trains nothing meanwhile."""
     facts = world.facts(ref)
+    statement = statement_of(world, ref, facts, call)
+    if exhausts(statement, call):
+        return True
     if reaches(world, FunctionRef(ref.path, facts.qualname), TRAINS):
         return False
-    statement = statement_of(world, ref, facts, call)
     handed_on = call.used is ResultUse.RETURNED or bool(HANDS_ON.search(statement))
     if handed_on or (facts.is_generator and facts.qualname != MODULE):
         return only_consumed(world, ref, depth + 1)
-    return bool(LOOPS.search(statement) or COLLECTS.search(statement))
+    return bool(LOOPS.search(statement) or COLLECTS.search(statement)) or is_gone_through(world, ref, facts, call)
+
+
+def exhausts(statement: str, call: CallFact) -> bool:
+    """Whether a container is made of all items at once (``list(items(net))``): nothing of the function runs between two of them."""
+    return bool(re.search(rf"{COLLECTS.pattern}\s*{re.escape(call.callee)}\s*\(", statement))
+
+
+def is_gone_through(world: World, ref: FunctionRef, facts: FunctionFacts, call: CallFact) -> bool:
+    """Whether a generator is bound to a name of which nothing is done but that loops go over it: it leaves the function nowhere."""
+    found = world.function(world.outermost(ref))
+    names = [name for name, text in (*facts.bound, *facts.rebound) if text == f"{call.callee}()"]
+    if found is None or len(names) != 1:
+        return False
+    parts = list(everything(found[0].body))
+    bound = [target for part in parts if isinstance(part, ir.Assign) for target in part.targets]
+    looped = [part.iterable for part in parts if isinstance(part, ir.For)]
+    known = {id(each) for each in (*bound, *looped)}
+    uses = [part for part in parts if isinstance(part, ir.Name) and part.id == names[0]]
+    return any(each is loop for each in uses for loop in looped) and all(id(each) in known for each in uses)
 
 
 def statement_of(world: World, ref: FunctionRef, facts: FunctionFacts, call: CallFact) -> str:

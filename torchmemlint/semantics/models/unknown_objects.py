@@ -259,6 +259,8 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return PLAIN
     if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
+    if name in TORCH.part_methods and not call.all() and not m.world.methods_named(name):
+        return frozenset((Obj(oid),))
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     methods = methods_meant_by(m, name, call)
