@@ -94,6 +94,8 @@ def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, n
     before = state.vars.get(place, EMPTY) if m.loops else EMPTY
     held = {atom.oid for atom in before if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS}
     if held and all(type(atom) is Obj and atom.oid not in held for atom in value):
+        inside = (each for oid in held for part in m.contents(oid, state) for each in part if type(each) is Obj)
+        held |= {each.oid for each in inside if m.heap[each.oid].kind in CONTAINERS}
         for oid, loop in product(held, m.loops):
             m.record.resets.setdefault(((oid, ""), loop), set()).add(m.site(node).guards)
     if not all(type(atom) is Const for atom in value):

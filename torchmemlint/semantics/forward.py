@@ -67,7 +67,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
             return free
     if oid in m.bare or (own_class is not None and not has_parameters(m.world, own_class)):
         # Its result depends on what it is given, unless it cuts that off itself.
-        through = inside_forward(m, oid, call, state)
+        through = inside_forward(m, oid, call, state, as_function=True)
         return through if through is not None else arithmetic(m, call.all(), call.node, state)
     given = [m.deep(value, state) for value in call.all()]
     certain = NOTHING.union(*(graphs for graphs, _, _, _ in given)) if given else NOTHING
@@ -298,10 +298,11 @@ def has_graph(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
     return not value
 
 
-def inside_forward(m: Machine, oid: int, call: Call, state: State) -> Value | None:
-    """What a module's own ``forward`` returns, when the project shows it; None when it is not visible."""
+def inside_forward(m: Machine, oid: int, call: Call, state: State, *, as_function: bool = False) -> Value | None:
+    """What a module's own ``forward`` returns, when the project shows it; None when it is not visible. Inside functions that the root
+    calls, only a module without parameters is followed, which is no more than a function (``as_function``)."""
     info = m.heap[oid]
-    if not isinstance(info.cls, ClassRef) or m.record.frames[m.frame].depth > 0:
+    if not isinstance(info.cls, ClassRef) or (m.record.frames[m.frame].depth > 0 and not as_function):
         return None
     method = m.world.project.method(info.cls, FORWARD)
     if method is None:

@@ -10,7 +10,7 @@ from torchmemlint.semantics.elements import adopt, copy_contents, forget, iterat
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
-from torchmemlint.semantics.state import ELEMENTS, Kind, State
+from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, State
 from torchmemlint.semantics.stores import FILLS_LISTS, STORING, store_in
 from torchmemlint.semantics.syntax import INSIDE, receiver_of
 from torchmemlint.semantics.text import text_of
@@ -65,17 +65,23 @@ def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if info.kind is not Kind.DICT:
         return UNKNOWN
     for value in call.positional:
+        replaces = info.external
         for atom in value:
             if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
                 copy_contents(m, atom.oid, oid, state)
+                replaces |= value == frozenset((atom,)) and has_names_alone(atom.oid, state)
                 value = join_all(m.contents(atom.oid, state))
-        # What another dict brings along is put under the names that are there already, step after step.
-        store_in(m, oid, text, StoreKind.ITEM, value, call.node, INSIDE, state, keyed=True, constant_key=info.external)
+        store_in(m, oid, text, StoreKind.ITEM, value, call.node, INSIDE, state, keyed=True, constant_key=replaces)
     for word, value in call.keywords.items():
         put(m, oid, const(word), value, state)
         stored = call.keyword_exprs.get(word, INSIDE)
-        store_in(m, oid, text, StoreKind.ITEM, value, call.node, stored, state, keyed=True)
+        store_in(m, oid, text, StoreKind.ITEM, value, call.node, stored, state, keyed=True, constant_key=True)
     return NONE
+
+
+def has_names_alone(oid: int, state: State) -> bool:
+    """Whether a dict holds what it holds under constant keys: put into another one again, it takes the same places."""
+    return bool(state.vars.get((oid, KEYS))) and not state.vars.get((oid, ELEMENTS))
 
 
 def set_default(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
