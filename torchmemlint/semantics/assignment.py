@@ -33,6 +33,7 @@ from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
     FREE_TENSOR,
+    GUESSED,
     NOTHING,
     PLAIN,
     SCALAR,
@@ -189,7 +190,9 @@ def assign_item(m: Machine, target: ir.Subscript, value: Value, state: State, no
     for atom in sorted_atoms(owners):
         if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
             record_environment(m, index[0], value, node)
-        elif type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING and state.mode is Mode.OFF and is_of_array(target):
+        elif (
+            type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING and state.mode is Mode.OFF and is_of_array(target, index)
+        ):
             continue  # what is written into a tensor with grad mode off is copied without its graph
         elif type(atom) is Obj and (m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind is Kind.THING):
             put_item(m, atom.oid, target, index, value, state, node, source)
@@ -197,9 +200,11 @@ def assign_item(m: Machine, target: ir.Subscript, value: Value, state: State, no
             write_into(m, atom, target, value, state, node, source)
 
 
-def is_of_array(target: ir.Subscript) -> bool:
-    """Whether an index can be one of an array alone: several, of which one is a slice."""
-    return len(target.index) > 1 and any(isinstance(each, ir.Slice) for each in target.index)
+def is_of_array(target: ir.Subscript, index: list[Value]) -> bool:
+    """Whether an index can be one of an array alone: several, of which one is a slice, or a tensor."""
+    (only,) = index if len(index) == 1 else (EMPTY,)
+    by_tensor = bool(only) and all(type(atom) is Tensor and not atom.flags & (SCALAR | GUESSED) for atom in only)
+    return by_tensor or (len(target.index) > 1 and any(isinstance(each, ir.Slice) for each in target.index))
 
 
 def put_item(
