@@ -48,7 +48,7 @@ def test_a_fix_that_changes_nothing_is_the_same(tmp_path: Path, capsys: pytest.C
 
 
 def test_options_that_measure_do_not_go_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--fix", "--watch", "."]) == 2
+    assert main(["--fix", "--output-format", "html", "."]) == 2
     assert "--fix cannot be combined with" in capsys.readouterr().err
 
 

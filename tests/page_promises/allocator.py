@@ -1,4 +1,4 @@
-"""TML301 to TML308."""
+"""TML301 to TML309."""
 
 from page_promises import ERROR, NET, NOTE, SILENT, START, WARNING, Promise
 
@@ -48,6 +48,26 @@ def fits(net: Net, x, optimizer):
 )
 STEP = "net(x.cuda()).sum().backward()\noptimizer.step()"
 OOM = "torch.OutOfMemoryError"
+FREED = """
+import gc
+import torch
+
+def free(model):
+    @1
+    del model
+    gc.collect()
+    torch.cuda.empty_cache()
+
+def compare(load, batch@2):
+    @3
+    with torch.no_grad():
+        first = model(batch).mean().item()
+    @4
+    other = load("other").cuda()
+    with torch.no_grad():
+        return first - other(batch).mean().item()
+"""
+HELD = ("pass", "", 'model = load("one").cuda()', "free(model)")
 MATCHED = """
 import torch
 @1
@@ -548,4 +568,13 @@ def run(net: Net, x, optimizer):
         ("pass", "torch.cuda.set_per_process_memory_fraction(0.5)\nrun(x)"),
         ("torch.cuda.set_per_process_memory_fraction(0.5)", "run(x)"),
     ),
+    Promise("helpers that move the object to the host", "TML309", SILENT, FREED, ("model.cpu()", *HELD[1:]), HELD),
+    Promise("helpers that shut the object down", "TML309", SILENT, FREED, ("model.shutdown()", *HELD[1:]), HELD),
+    Promise("callers that delete the name", "TML309", SILENT, FREED, (*HELD[:3], "free(model)\ndel model"), HELD),
+    Promise("callers that bind the name to None", "TML309", SILENT, FREED, (*HELD[:3], "free(model)\nmodel = None"), HELD),
+    Promise("callers that use the object again", "TML309", SILENT, FREED, (*HELD[:3], "free(model)\nprint(model)"), HELD),
+    Promise("callers that end there", "TML309", SILENT, FREED, (*HELD[:3], "free(model)\nreturn first"), HELD),
+    Promise("callers that hand over what no name holds", "TML309", SILENT, FREED, (*HELD[:3], 'free(load("one"))'), HELD),
+    Promise("callers that were handed the object", "TML309", SILENT, FREED, ("pass", ", model", "pass", "free(model)"), HELD),
+    Promise("helpers that nothing visible calls", "TML309", SILENT, FREED, (*HELD[:3], "pass"), HELD),
 ]

@@ -89,9 +89,10 @@ def is_read_on_host(graph: Graph, flow: Flow) -> bool:
 
 def is_fed_on_host(graph: Graph, flow: Flow) -> bool:
     """Whether a module is given a tensor that was made on the host: a module on a GPU refuses it, unless its own forward moves it, or
-    something around the module or the program does. Code that names no device anywhere leaves that out, as what is pasted does."""
+    something around the module or the program does. Code that names no device anywhere leaves that out for a network that is made
+    out of sight, as what is pasted does."""
     world = flow.runs.world
-    if not any(world.project.says(word) for word in DEVICE_WORDS):
+    if graph.cls is None and not any(world.project.says(word) for word in DEVICE_WORDS):
         return False
     if not graph.given_on_host or any(world.project.says(word) for word in MOVES_INPUTS):
         return False
