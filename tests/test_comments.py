@@ -138,11 +138,13 @@ def test_nothing_is_left_and_the_program_is_the_same(
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "a.py"
     file.write_bytes(path.read_bytes())
-    assert cli.main([option, "--select=ALL", "--notes", "--ignore=TML002", "a.py"]) == 0
+    assert cli.main([option, "--select=ALL", "--notes", "--min-confidence=low", "--ignore=TML002", "a.py"]) == 0
     once = file.read_bytes()
     assert capsys.readouterr().err.startswith("Added comments for ")
-    assert cli.main(["-q", "--select=ALL", "a.py"]) == 0, "all findings are suppressed, and every comment is needed"
-    assert cli.main([option, "--select=ALL", "--notes", "--ignore=TML002", "a.py"]) == 0
+    assert cli.main(["-q", "--select=ALL", "--min-confidence=low", "a.py"]) == 0, (
+        "all findings are suppressed, and every comment is needed"
+    )
+    assert cli.main([option, "--select=ALL", "--notes", "--min-confidence=low", "--ignore=TML002", "a.py"]) == 0
     assert file.read_bytes() == once
     before, after = decode_source("a.py", path.read_bytes()).text, decode_source("a.py", once).text
     assert ast.dump(ast.parse(before)) == ast.dump(ast.parse(after))

@@ -92,7 +92,7 @@ def is_fed_on_host(graph: Graph, flow: Flow) -> bool:
     something around the module or the program does. Code that names no device anywhere leaves that out for a network that is made
     out of sight, as what is pasted does."""
     world = flow.runs.world
-    if graph.cls is None and not any(world.project.says(word) for word in DEVICE_WORDS):
+    if not isinstance(graph.cls, ClassRef) and not any(world.project.says(word) for word in DEVICE_WORDS):
         return False
     if not graph.given_on_host or any(world.project.says(word) for word in MOVES_INPUTS):
         return False
