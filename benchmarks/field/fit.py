@@ -39,7 +39,7 @@ from torchmemlint.rules.scorecard import (
 )
 
 RELIABILITY = FOLDER / "reliability.json"
-LEAST = 12
+LEAST = 10
 """Findings that were read, below which a fact has no row."""
 SMALL = 0.3
 """Points below which a fact says nothing."""
