@@ -89,7 +89,8 @@ def test_a_model_is_made_again_with_its_arguments(models: Models) -> None:
 
 
 def test_what_is_unknown_is_left_out_or_guessed(models: Models) -> None:
-    assert expression(models, Plain(StandIn("a"), StandIn("b"), StandIn("c"))) == "Plain(in_channels=3, num_classes=1000)"
+    unknown: list[Any] = [StandIn(name) for name in "abc"]
+    assert expression(models, Plain(*unknown)) == "Plain(in_channels=3, num_classes=1000)"
     assert models.guessed == ["in_channels=3", "num_classes=1000"]
     with pytest.raises(Hole):
         models.value(lambda: None, "f", 0)
