@@ -92,9 +92,9 @@ def is_fed_on_host(graph: Graph, flow: Flow) -> bool:
     something around the module or the program does. Code that names no device anywhere leaves that out for a network that is made
     out of sight, as what is pasted does."""
     world = flow.runs.world
-    if not isinstance(graph.cls, ClassRef) and not any(world.project.says(word) for word in DEVICE_WORDS):
-        return False
     if not graph.given_on_host or any(world.project.says(word) for word in MOVES_INPUTS):
+        return False
+    if not isinstance(graph.cls, ClassRef) and not any(world.project.says(word) for word in DEVICE_WORDS):
         return False
     own = world.project.method(graph.cls, FORWARD) if graph.cls is not None else None
     return own is None or not moves_something(world, own)

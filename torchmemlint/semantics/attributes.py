@@ -242,8 +242,13 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
     return frozenset((Obj(inner),))
 
 
+HELD_ATTRIBUTES = frozenset(name for _, name in TORCH.held)
+
+
 def held_by_library(m: Machine, cls: ClassRef | str | None, name: str) -> str | None:
     """The class of what objects of a library's class hold in an attribute, where theirs is that class, or one below."""
+    if name not in HELD_ATTRIBUTES:
+        return None
     above = m.world.project.mro(cls) if isinstance(cls, ClassRef) else (cls,)
     return next((TORCH.held[base, name] for base in above if isinstance(base, str) and (base, name) in TORCH.held), None)
 

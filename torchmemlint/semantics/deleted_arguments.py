@@ -13,17 +13,16 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.released import Placed, excludes, text_of_function
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, reaches
-from torchmemlint.semantics.syntax import changes_nothing
+from torchmemlint.semantics.syntax import changes_nothing, names_bound
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import names_inside, nodes_of, walk
+from torchmemlint.semantics.ways import header
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 MAX_NAMES = 3
 NEEDS = DEVICE_WORDS | TORCH.words["back-propagates"] | TORCH.words["makes-model"] | TORCH.words["loop-of-forwards"]
 """Words of calls that take memory on a device."""
-TESTS = frozenset({"isinstance", "hasattr", "len", "type", "print", "range", "enumerate"})
-"""What asks about an object, and neither moves nor keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def _deleted(world: World, ref: FunctionRef) -> Deleted | None:
         return None
     function = found[0]
     statements = [one.statement for one in text_of_function(world, ref)[0]]
-    params = {param.name for param in function.params} - set(bound(statements))
+    params = {param.name for param in function.params}.difference(*map(names_bound, function.body))
     of = {name: name for name in params}
     for one in statements:
         if (
@@ -69,24 +68,21 @@ def _deleted(world: World, ref: FunctionRef) -> Deleted | None:
     for one in statements:
         if isinstance(one, ir.Delete):
             for target in one.targets:
-                if isinstance(target, ir.Name) and target.id in of and not is_used(function.body, {target.id, of[target.id]}):
+                if isinstance(target, ir.Name) and target.id in of and not is_used(world, ref, {target.id, of[target.id]}):
                     return Deleted(one.node, target.id, of[target.id])
     return None
 
 
-def bound(statements: list[ir.Stmt]) -> Iterator[str]:
-    """The names that assignments bind."""
-    for one in statements:
-        if isinstance(one, ir.Assign | ir.AugAssign):
-            yield from names_inside(one.targets if isinstance(one, ir.Assign) else one.target)
-
-
-def is_used(body: list[ir.Stmt], names: set[str]) -> bool:
-    """Whether something is done with one of the names: it is called, handed on, stored or given back."""
-    for node in nodes_of(body):
+def is_used(world: World, ref: FunctionRef, names: set[str]) -> bool:
+    """Whether something is done with one of the names: it is called, handed on to what is not known to keep nothing, stored or given
+    back."""
+    found = world.function(ref)
+    assert found is not None
+    for node in nodes_of(found[0].body):
         match node:
-            case ir.Call() if dotted(node.func) not in TESTS and names_inside(node) & names:
-                return True
+            case ir.Call() if names_inside(node) & names:
+                if world.project.resolve(ref.path, dotted(node.func), ref.qualname) not in TORCH.inert_calls:
+                    return True
             case ir.Assign() | ir.Return() | ir.Yield() | ir.Comprehension() if names_inside(node) & names:
                 return True
             case ir.Delete() if any(not isinstance(each, ir.Name) and names_inside(each) & names for each in node.targets):
@@ -118,20 +114,7 @@ def held(world: World, ref: FunctionRef, gone: Deleted) -> Held | None:
 
 def calls_in(statement: ir.Stmt) -> Iterator[ir.Call]:
     """The calls that a statement itself makes, without those of its blocks."""
-    match statement:
-        case ir.If() | ir.While():
-            parts: object = statement.test
-        case ir.For():
-            parts = statement.iterable
-        case ir.With():
-            parts = [item.manager for item in statement.items]
-        case ir.Try() | ir.Match() | ir.FunctionDef() | ir.ClassDef():
-            return
-        case _:
-            parts = statement
-    for node in walk(parts):
-        if isinstance(node, ir.Call):
-            yield node
+    return (node for expr, _ in header(statement) for node in walk(expr) if isinstance(node, ir.Call))
 
 
 def argument(params: list[ir.Param], name: str, call: ir.Call, is_method: bool) -> list[str]:

@@ -26,18 +26,27 @@ def is_library_network(world: World, ref: FunctionRef, text: str) -> bool:
     (``vgg19().features[]``): it has parameters, which require grad as they are made."""
     root = re.match(r"\w+", text)
     if root is not None and "()" not in text:
-        made = dict(world.facts(ref).bound).get(root[0], "")
-        text = made + text[root.end() :]
-    maker, called, rest = text.partition("()")
-    absolute = world.project.resolve(ref.path, maker, ref.qualname) if called else None
-    if absolute is None or TORCH.function_effect(absolute) is not Effect.MODULE:
+        text = made_by(world, ref, root[0]) + text[root.end() :]
+    absolute = maker_of_module(world, ref, text)
+    if absolute is None or absolute.partition(".")[0] not in TORCH.words["makes-networks"]:
         return False
-    if absolute.partition(".")[0] not in TORCH.words["makes-networks"]:
-        return False
+    rest = text.partition("()")[2]
     links = [link.replace("[]", "") for link in rest.split(".")[1:]]
     return not (links and is_size(text)) and all(
         link.removesuffix("()") in TORCH.words["gives-itself"] if link.endswith("()") else link.isidentifier() for link in links
     )
+
+
+def made_by(world: World, ref: FunctionRef, name: str) -> str:
+    """What a function binds a name to, as text (``vgg19().cuda()``); "" where it does so several times, or not."""
+    return dict(world.facts(ref).bound).get(name, "")
+
+
+def maker_of_module(world: World, ref: FunctionRef, text: str) -> str | None:
+    """The absolute name of what a text of a function calls first, if a library makes a network by it."""
+    maker, called, _ = text.partition("()")
+    absolute = world.project.resolve(ref.path, maker, ref.qualname) if called else None
+    return absolute if absolute is not None and TORCH.function_effect(absolute) is Effect.MODULE else None
 
 
 def is_of_library(world: World, ref: FunctionRef, text: str) -> bool:

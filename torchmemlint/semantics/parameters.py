@@ -11,7 +11,7 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, FunctionFacts, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
-from torchmemlint.semantics.library_networks import is_library_network
+from torchmemlint.semantics.library_networks import is_library_network, made_by, maker_of_module
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World, does_nothing
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
@@ -238,7 +238,7 @@ def is_module_given(world: World, ref: FunctionRef, parameter: str) -> bool:
     if words and looks_like_module(words | words_on(world, ref, parameter)):
         return True
     made = makers_of(world, given)
-    return bool(made) and all(makes_a_module(world, *each) for each in made)
+    return bool(made) and all(maker_of_module(world, giver, made_by(world, giver, text)) is not None for giver, text in made)
 
 
 def makers_of(world: World, given: Sequence[tuple[FunctionRef, str]]) -> list[tuple[FunctionRef, str]]:
@@ -255,16 +255,9 @@ def words_given(world: World, asked: tuple[FunctionRef, str]) -> frozenset[str]:
 
 def words_on(world: World, ref: FunctionRef, text: str) -> frozenset[str]:
     """The methods that a function calls on what it calls by a text, also where it binds that (``net = make().cuda().eval()``)."""
-    _, called, links = dict(world.facts(ref).bound).get(text, "").partition("()")
+    _, called, links = made_by(world, ref, text).partition("()")
     chained = (link.removesuffix("()") for link in links.split(".")[1:]) if called else ()
     return world.evidence(ref).get(text, frozenset()) | frozenset(chained)
-
-
-def makes_a_module(world: World, ref: FunctionRef, text: str) -> bool:
-    """Whether a function binds a name to a network that a call of a library makes."""
-    maker, called, _ = dict(world.facts(ref).bound).get(text, "").partition("()")
-    absolute = world.project.resolve(ref.path, maker, ref.qualname) if called else None
-    return absolute is not None and TORCH.function_effect(absolute) is Effect.MODULE
 
 
 def _is_module(world: World, cls: ClassRef | str) -> bool:

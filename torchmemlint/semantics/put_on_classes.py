@@ -40,13 +40,14 @@ def is_put_as_forward(world: World, ref: FunctionRef) -> bool:
 
 def _put_as_forward(world: World, path: str) -> frozenset[FunctionRef]:
     found: set[FunctionRef] = set()
-    for facts in world.project.module(path).functions:
-        whole = world.function(FunctionRef(path, facts.qualname)) if not facts.parent else None
+    saying = {world.outermost(ref) for ref in world.project.functions_saying(FORWARD) if ref.path == path}
+    for ref in sorted(saying):
+        whole = world.function(ref)
         for node in everything(whole[0].body) if whole is not None else ():
             if isinstance(node, ir.Assign) and any(
                 isinstance(target, ir.Attr) and target.name == FORWARD for target in node.targets
             ):
-                absolute = world.project.resolve(path, dotted(unbound(node.value)), facts.qualname)
+                absolute = world.project.resolve(path, dotted(unbound(node.value)), ref.qualname)
                 function = world.project.function(absolute) if absolute is not None else None
                 found |= {function} if function is not None else set()
     return frozenset(found)

@@ -29,7 +29,7 @@ def way_to(block: list[ir.Stmt], node: int) -> Iterator[Step]:
         if statement.node > node:
             return
         if not isinstance(statement, ir.Try):
-            yield from _header(statement)
+            yield from header(statement)
         if at + 1 < len(block) and block[at + 1].node <= node:
             if isinstance(statement, ir.If):
                 ends = ((statement.then, False), (statement.orelse, True))
@@ -46,7 +46,7 @@ def evaluated(block: list[ir.Stmt]) -> list[tuple[ir.Expr, bool]]:
     """Every expression that is a step of some way through a block, and whether it is a test that leads to places."""
     found = []
     for statement in block:
-        found += [(expr, isinstance(statement, ir.If | ir.While)) for expr, _ in _header(statement)]
+        found += [(expr, isinstance(statement, ir.If | ir.While)) for expr, _ in header(statement)]
         for inner, _ in _blocks(statement):
             found += evaluated(inner)
     return found
@@ -63,7 +63,7 @@ def behind(block: list[ir.Stmt], node: int) -> list[ir.Stmt]:
     return behind(max(inner, key=lambda each: each[0].node), node) if inner else block[at + 1 :]
 
 
-def _header(statement: ir.Stmt) -> Iterator[Step]:
+def header(statement: ir.Stmt) -> Iterator[Step]:
     """What a statement evaluates whatever happens inside its blocks."""
     values: list[ir.Expr | None] = (
         [item.manager for item in statement.items] if isinstance(statement, ir.With)
