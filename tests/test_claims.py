@@ -350,3 +350,32 @@ def test_a_forward_through_methods_of_a_module_is_one_finding_at_the_outermost_c
     assert finding.message.startswith("`model.classify(…)`")
     assert rows[finding.span.start.row - 1].strip() == "kept.append(model.classify(x))"
     assert "hidden = model.features(x)" in [rows[step.span.start.row - 1].strip() for step in finding.flow]
+
+
+UNREAD = """
+import torch
+from torch import nn
+
+
+def answer(loader, docs):
+    model = nn.Conv2d(3, 64, 3).cuda()
+    model.eval()
+    for x in loader:
+        y = model(x.cuda())
+        {use}
+
+
+answer(torch.utils.data.DataLoader([torch.rand(3, 32, 32)] * 100), "abc")
+"""
+
+
+@pytest.mark.parametrize("use", ["pass", "z = y"])
+def test_a_result_that_feeds_only_unread_names_is_unread(use: str) -> None:
+    (found,) = check_source(UNREAD.format(use=use))
+    assert "nothing reads its result" in found.message
+
+
+@pytest.mark.parametrize("use", ["print([docs[row] for row in y])", "if docs[y]: break", "z = y; docs[z]"])
+def test_a_result_that_is_read_by_what_is_no_tensor_is_not_unread(use: str) -> None:
+    (found,) = check_source(UNREAD.format(use=use))
+    assert "nothing reads" not in found.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
 from torchmemlint.lower import ir
@@ -57,3 +57,49 @@ def everything(part: object) -> Iterator[object]:
 
 def names_inside(part: object) -> set[str]:
     return {n.id for n in walk(part) if isinstance(n, ir.Name)}
+
+
+def names_used(part: object) -> set[str]:
+    """The names that are read in a part of the IR, nested functions included, for more than a value of names that are not: neither those
+    that a statement only gives a value, nor what stands in the call-free value of a name that is never used."""
+    nodes = [*everything(part)]
+    given = {id(node): {name.id for target in targets_of(node) for name in _given(target)} for node in nodes}
+    plain = [
+        node
+        for node in nodes
+        if isinstance(node, ir.Assign)
+        and given[id(node)]
+        and not any(isinstance(each, ir.Call) for each in everything(node.value))
+    ]
+    aside = {id(each) for node in plain for each in everything(node)}
+    aside |= {id(name) for node in nodes for target in targets_of(node) for name in _given(target)}
+    used = {node.id for node in nodes if isinstance(node, ir.Name) and id(node) not in aside}
+    while feeding := [node for node in plain if given[id(node)] & used]:
+        plain = [node for node in plain if not given[id(node)] & used]
+        used = used.union(*(names_inside(node.value) for node in feeding))
+    return used
+
+
+def targets_of(node: object) -> Iterable[object]:
+    """What a statement gives values to, without reading it first."""
+    match node:
+        case ir.Assign():
+            return node.targets
+        case ir.For():
+            return [node.target]
+        case ir.With():
+            return [item.target for item in node.items]
+        case _:
+            return ()
+
+
+def _given(target: object) -> Iterator[ir.Name]:
+    """The names of a target that get a value themselves: none in ``name.field`` and ``name[index]``."""
+    match target:
+        case ir.Name():
+            yield target
+        case ir.Sequence():
+            for item in target.items:
+                yield from _given(item)
+        case ir.Star():
+            yield from _given(target.value)

@@ -29,6 +29,7 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.walk import names_used
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -233,10 +234,9 @@ def is_unread(event: Graph, flow: Flow) -> bool:
 
 
 def names_read(world: World, ref: FunctionRef) -> frozenset[str]:
-    """The names that a function reads, in calls and elsewhere."""
-    facts = world.facts(ref)
-    read = {text.partition(".")[0] for text in (*facts.reads, *(call.callee for call in facts.calls))}
-    return frozenset(read | {arg.name.partition(".")[0] for call in facts.calls for arg in call.args})
+    """The names that a function, or one inside it, uses."""
+    found = world.function(ref)
+    return frozenset(names_used(found[0].body)) if found is not None else frozenset()
 
 
 NAMES = re.compile(r"([\w\s,()*]+?)\s*=[^=]")
