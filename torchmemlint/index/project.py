@@ -15,7 +15,7 @@ from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.queries import calls, certain, classes, constants, contents, entered, gradmode, names
+from torchmemlint.index.queries import calls, certain, classes, constants, contents, entered, gradmode, idle, names
 from torchmemlint.index.query_log import QueryLog
 from torchmemlint.index.references import ClassRef, FunctionRef
 
@@ -212,6 +212,7 @@ class Project:
 
     is_unbound = query(certain.is_unbound)
     missing_import = query(certain.missing_import)
+    is_idle = query(idle.is_idle)
     is_stored_in = query(certain.is_stored_in)
     is_stored_by_name = query(certain.is_stored_by_name)
     constant = query(constants.constant)

@@ -10,7 +10,6 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.legacy import why_dead
 from torchmemlint.semantics.text import dotted, short
-from torchmemlint.semantics.unreached import is_left_over, is_unreached
 from torchmemlint.semantics.ways import evaluated, parts_of, way_to
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -18,13 +17,11 @@ from torchmemlint.torch_facts import TORCH
 OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
 OLD_PYTHON, OLD_TORCH = TORCH.words["removed-from-python"], TORCH.words["removed-from-torch"]
 DEVICE = TORCH.names["device-class"]
-UNREACHED, LEFT_OVER = "unreached", "left-over"
 RESOLVED, CALLERS, NAME = "resolved names", "all callers", "a user's name"
 WORDS = {
     "unused-file": (CALLERS, "nothing in the project imports or runs this file"),
     "unused-function": (CALLERS, "nothing in the project calls this function"),
-    UNREACHED: (CALLERS, "nothing in the project calls `{}`"),
-    LEFT_OVER: (CALLERS, "nothing in the project calls `{}`"),
+    "idle": (CALLERS, "nothing in the project uses `{}`"),
     "in-a-test": (NAME, "it is part of a unit test"),
     "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
     "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
@@ -64,6 +61,8 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
         return _reason(why, *texts)
     if project.is_test(root):
         return _reason("in-a-test")
+    if project.is_idle(outermost):
+        return _reason("idle", outermost.qualname)
     if words := why_dead(world, root):
         return Reason("old-torch", RESOLVED, words)
     if missing := project.missing_import(root.path):
@@ -72,13 +71,6 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
         if reason := world.memoize(_why_not_come_to, place):
             return reason
     return None
-
-
-def why_left(world: World, ref: FunctionRef, asked: str) -> Reason | None:
-    """Whether a function is ``UNREACHED``, or ``LEFT_OVER``, which weigh less: a rule asks where its mistake costs nothing in code that
-    a library's users alone may call."""
-    found = is_unreached(world, ref) if asked is UNREACHED else is_left_over(world, ref)
-    return _reason(asked, ref.qualname) if found else None
 
 
 def _old(name: str) -> str:

@@ -158,6 +158,12 @@ def is_unused_file(linked: Linked, path: str) -> bool:
     users = linked.calls.tables.importers(posixpath.basename(folder))
     if any(posixpath.dirname(posixpath.normpath(user)) != folder and is_program(linked, user) for user in users):
         return True
+    return imports_of_others(linked, path)
+
+
+def imports_of_others(linked: Linked, path: str) -> bool:
+    """Whether the module at ``path`` imports something of the project that a program imports, too."""
+    linked.note(keys.IMPORTS, path)
     return any(_is_used_elsewhere(linked, path, target) for _, target in linked.reader.whole(path).imports)
 
 
@@ -239,7 +245,7 @@ def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
     named = [tables.reads(known), tables.aliases(known), tables.is_looked_up(known), tables.is_put_together(known)]
     if (
         any(named)
-        or _may_look_up(linked, bool(owner) and not makes)
+        or may_look_up(linked, bool(owner) and not makes)
         or is_imported_by_name(linked, owner or name, "/__init__.py")
     ):
         return False
@@ -248,7 +254,7 @@ def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
     return not linked.calls.callers(ref).escapes
 
 
-def _may_look_up(linked: Linked, of_objects: bool) -> bool:
+def may_look_up(linked: Linked, of_objects: bool) -> bool:
     """Whether some module takes a name out of a namespace by a text that it computes: ``getattr(models, arch)``,
     ``models.__dict__[arch]``, ``eval(arch)``; ``of_objects``: also out of an object's."""
     tables = linked.calls.tables

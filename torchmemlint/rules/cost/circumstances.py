@@ -17,7 +17,6 @@ from torchmemlint.rules.cost.size import (
     why_small,
 )
 from torchmemlint.rules.cost.trials import why_tried_out
-from torchmemlint.semantics.cannot_run import why_left
 from torchmemlint.semantics.graphs import Graph
 from torchmemlint.semantics.runs import Fate
 
@@ -46,12 +45,6 @@ def of_forward(event: Graph, fate: Fate, flow: Flow) -> Known:
 def why_cheap(event: Graph, flow: Flow) -> str:
     """Why the graph of a forward costs little, in words; "" where it may cost much."""
     return next((why for known in of_network(event, flow).values() if (why := known())), "")
-
-
-def why_unreached(flow: Flow, asked: str) -> str:
-    """Why nothing visible runs the root, ``UNREACHED`` or ``LEFT_OVER``, in words."""
-    reason = why_left(flow.runs.world, flow.record.root, asked)
-    return reason.words if reason else ""
 
 
 def of_graphs(gids: frozenset[int], flow: Flow) -> Known:

@@ -94,12 +94,10 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.rules.cost.circumstances import why_unreached
 from torchmemlint.rules.cost.size import why_little
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
-from torchmemlint.semantics.cannot_run import LEFT_OVER
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.kinds import looks_like_module
@@ -450,7 +448,7 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
 
 def of_load(restored: Restored, flow: Flow) -> dict[str, Callable[[], str]]:
     """The circumstances of what a load leaves on the device."""
-    return {"few-weights": lambda: restored.small, "unreached": lambda: why_unreached(flow, LEFT_OVER)}
+    return {"few-weights": lambda: restored.small}
 
 
 def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:

@@ -85,7 +85,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short, with_reason
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.cost.circumstances import why_cheap
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
@@ -94,7 +94,6 @@ from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.fixes import above_function
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.cannot_run import LEFT_OVER, why_left
 from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.grad_needs import block_needed
@@ -287,13 +286,10 @@ def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Fact:
     if isinstance(judged, Fact):
         return judged
     text, help_text = FLAGS[event.kind]
-    severity, cost = judged.severity, judged.cost
-    if reason := why_left(flow.runs.world, flow.record.root, LEFT_OVER):
-        severity, cost = Severity.NOTE, with_reason(cost, reason)
     return Draft(
         flow.at(
-            RULE, event.site, text.format(name=short(event.name)), severity=severity, doubts=judged.doubts,
-            label="freezes nothing", cost=cost, help=help_text.format(name=judged.network), fix=judged.fix,
+            RULE, event.site, text.format(name=short(event.name)), severity=judged.severity, doubts=judged.doubts,
+            label="freezes nothing", cost=judged.cost, help=help_text.format(name=judged.network), fix=judged.fix,
         ),
         handler=event.site.handler,
         apart=True,

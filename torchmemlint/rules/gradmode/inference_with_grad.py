@@ -136,11 +136,10 @@ from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
-from torchmemlint.rules.cost.circumstances import of_forward, why_unreached
+from torchmemlint.rules.cost.circumstances import of_forward
 from torchmemlint.rules.cost.often import ends_the_program, turns_of
 from torchmemlint.rules.cost.size import chains, is_cut_at_once, why_on_host
 from torchmemlint.rules.cost.table import price
-from torchmemlint.rules.evidence.alive import is_read
 from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.rules.evidence.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
@@ -160,7 +159,6 @@ from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.cannot_run import UNREACHED
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
@@ -263,7 +261,6 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     circumstances = of_forward(event, verdict.fate, flow)
     if not (kept or totals or verdict.fate.only_cut or verdict.fate.never_read):
         circumstances = {name: circumstances[name] for name in ("tried-out", "once")}  # a roll-out's results may be kept
-    circumstances["unreached"] = lambda: "" if is_read(flow.record.root, flow) else why_unreached(flow, UNREACHED)
     severity, cost = price(growth, cost, circumstances, max((turns_of([loop], flow) for loop in loops), default=-1))
     yield Draft(
         flow.at(
