@@ -18,6 +18,9 @@ from torchmemlint.confirm.launch import warmed
 settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
 settings.load_profile("patient")
 
+SLOW = b"pytest.mark.slow"
+"""Stands in each file that has a slow test."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
@@ -34,6 +37,14 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     is_watched = option.usepdb or option.collectonly or option.capture == "no"
     if not is_one and getattr(option, "numprocesses", 0) is None and not is_watched:
         option.numprocesses = 2
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of ``-m slow``, no file without a slow test is loaded: ten thousand tests and their tables, in each process anew."""
+    is_file = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if config.option.markexpr == "slow" and is_file and SLOW not in collection_path.read_bytes():
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
