@@ -28,6 +28,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     names files, tests or a marker, or asks for those that failed, gets what is asked for, as pytest does it. The two processes come
     here too, with the same command line."""
     option = config.option
+    if option.markexpr == "slow" and getattr(option, "numprocesses", 0) and option.dist == "no":
+        option.dist = "worksteal"  # a file's slow tests share what they prepare: each process begins with half of the files
     named = config.args_source not in (pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.INVOCATION_DIR)
     if named or option.markexpr or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise")):
         return
