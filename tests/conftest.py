@@ -13,7 +13,9 @@ import pytest
 from hypothesis import settings
 
 from torchmemlint.budget.runs import RUNNERS
+from torchmemlint.confirm import launch
 from torchmemlint.confirm.launch import warmed
+from torchmemlint.confirm.warm import START_SECONDS
 
 settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
 settings.load_profile("patient")
@@ -134,6 +136,8 @@ def warm_confirm() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def warm_budget() -> Iterator[None]:
-    """The same of ``budget``, whose children need five seconds."""
+    """The same of ``budget``, whose children need five seconds. The first of them does not begin before: its time limit counts."""
     with warmed(RUNNERS):
+        if RUNNERS in launch._workers:
+            launch._workers[RUNNERS].awaited("ready", 0, START_SECONDS)
         yield
