@@ -152,12 +152,12 @@ def test_the_executor_that_is_named_settles(
     )
     script = "import sys\nfrom torchmemlint.cli import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
     (here / "go.py").write_text(script)
-    target = ["confirm", "train.py:4", "--rule", "TML102", "--output-format", "json"]
+    (here / "two.py").write_text(KEEPS + KEEPS.replace("run", "second"))
+    target = ["confirm", "two.py:4", "two.py:9", "--rule", "TML102", "--output-format", "json"]
     monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "fleet:two")  # go.py's folder is in its path, as of any script
     done = subprocess.run([sys.executable, "go.py", *target], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)
-    assert row["confirm"]["verdict"] == "confirmed"
+    assert [row["confirm"]["verdict"] for row in json.loads(done.stdout)] == ["confirmed"] * 2
     monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "nothing")
     assert command.main(["train.py:4", "--rule", "TML102"]) == 2
     assert "must be module:factory" in capsys.readouterr().err
