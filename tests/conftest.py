@@ -13,10 +13,15 @@ import pytest
 from hypothesis import settings
 
 from torchmemlint.budget.runs import RUNNERS
+from torchmemlint.confirm import launch
 from torchmemlint.confirm.launch import warmed
+from torchmemlint.confirm.warm import START_SECONDS
 
 settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
 settings.load_profile("patient")
+
+SLOW = b"pytest.mark.slow"
+"""Stands in each file that has a slow test."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,6 +30,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     names files, tests or a marker, or asks for those that failed, gets what is asked for, as pytest does it. The two processes come
     here too, with the same command line."""
     option = config.option
+    if option.markexpr == "slow" and getattr(option, "numprocesses", 0) and option.dist == "no":
+        option.dist = "worksteal"  # a file's slow tests share what they prepare: each process begins with half of the files
     named = config.args_source not in (pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.INVOCATION_DIR)
     if named or option.markexpr or any(getattr(option, name, False) for name in ("lf", "failedfirst", "stepwise")):
         return
@@ -34,6 +41,14 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     is_watched = option.usepdb or option.collectonly or option.capture == "no"
     if not is_one and getattr(option, "numprocesses", 0) is None and not is_watched:
         option.numprocesses = 2
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of ``-m slow``, no file without a slow test is loaded: ten thousand tests and their tables, in each process anew."""
+    is_file = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if config.option.markexpr == "slow" and is_file and SLOW not in collection_path.read_bytes():
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -121,6 +136,8 @@ def warm_confirm() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def warm_budget() -> Iterator[None]:
-    """The same of ``budget``, whose children need five seconds."""
+    """The same of ``budget``, whose children need five seconds. The first of them does not begin before: its time limit counts."""
     with warmed(RUNNERS):
+        if RUNNERS in launch._workers:
+            launch._workers[RUNNERS].awaited("ready", 0, START_SECONDS)
         yield

@@ -162,7 +162,7 @@ def guards(texts: Texts) -> list[Guard]:
 
 @lru_cache(REMEMBERED)
 def _checked(files: tuple[tuple[str, str], ...], code: str, target: str) -> tuple[Outcome, list[Guard]]:
-    with _written(dict(files), code, target) as (folder, configuration), _analysed_once() as noted:
+    with _written(dict(files), code, target) as (folder, configuration), analysed_once() as noted:
         return check_paths([folder], configuration, 1), noted
 
 
@@ -183,7 +183,7 @@ def fixed(texts: Texts) -> Texts:
 @lru_cache(REMEMBERED)
 def _fixed(files: tuple[tuple[str, str], ...]) -> Texts:
     texts = dict(files)
-    with _written(texts) as (folder, configuration), _analysed_once(exactly=True):
+    with _written(texts) as (folder, configuration), analysed_once(exactly=True):
         return {**texts, **fix_paths([folder], configuration, 1).after}
 
 
@@ -211,7 +211,7 @@ _lowered: OrderedDict[object, Lowered] = OrderedDict()
 
 
 @contextmanager
-def _analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
+def analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
     """Each file is analysed once for the same code in all files and the same settings: where texts differ in a marker, or a suppression
     in its place, the same is found, of which the comments then suppress what they do. Fixes write between comments; they need
     ``exactly`` the same texts. What stands at the same place with the same text is lowered once. Gives a list that gets the guards of

@@ -3,6 +3,7 @@ pytest runs where nobody says what."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -99,7 +100,38 @@ def test_pytest_alone_runs_the_fast_tests(
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     if worker:
         monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    plain = {"markexpr": "", "keyword": "", "numprocesses": None, "usepdb": False, "capture": "fd", "collectonly": False}
+    plain = {
+        "markexpr": "",
+        "keyword": "",
+        "numprocesses": None,
+        "dist": "no",
+        "usepdb": False,
+        "capture": "fd",
+        "collectonly": False,
+    }
     option = SimpleNamespace(**{**plain, "lf": False, **given})
     conftest.pytest_cmdline_main(SimpleNamespace(option=option, args_source=source))  # type: ignore[arg-type]
     assert (option.markexpr, option.numprocesses) == (markers, processes)
+
+
+def test_a_slow_test_says_so_in_its_own_file() -> None:
+    """Files without the words are not loaded for ``-m slow``: no mark comes from elsewhere, or is written in another way."""
+    written = {path: path.read_bytes() for path in affected.TESTS.rglob("*.py") if path.name != "conftest.py"}
+    assert [path.name for path, text in written.items() if conftest.SLOW in text and not path.name.startswith("test_")] == []
+    other = re.compile(rb"(?<!pytest\.)\bmark\.slow\b|from pytest import .*\bmark\b")
+    assert [path.name for path, text in written.items() if other.search(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "dist"),
+    [
+        ({"markexpr": "slow", "numprocesses": 2}, "worksteal"),
+        ({"markexpr": "slow", "numprocesses": 2, "dist": "loadfile"}, "loadfile"),
+        ({"markexpr": "slow", "numprocesses": None}, "no"),
+        ({"markexpr": "not slow", "numprocesses": 2}, "no"),  # of which pytest-xdist then makes its own way
+    ],
+)
+def test_slow_tests_of_a_file_stay_together(given: dict[str, object], dist: str) -> None:
+    option = SimpleNamespace(**{"dist": "no", **given})
+    conftest.pytest_cmdline_main(SimpleNamespace(option=option, args_source=Source.ARGS))  # type: ignore[arg-type]
+    assert option.dist == dist

@@ -96,6 +96,32 @@ def test_a_folder_with_odd_letters_stands_for_itself() -> None:
     assert Globs([[*literally("/a+b*/"), *pieces_of("*c*c*c*.py")]]).match("/a+b*/ccc.py")
 
 
+# --- a search -----------------------------------------------------------------------------------------------------------
+# Of what is timed it takes longest, so it runs first: nobody waits for it at the end.
+
+SEARCHED = 12
+
+
+def is_grave(fault: str) -> bool:
+    """Whether a fault is one of time, or of far more memory than is allowed."""
+    megabytes, unit, _ = fault.partition(" MB, where ")
+    return not unit or float(megabytes) > 200
+
+
+@pytest.mark.timed
+@pytest.mark.slow
+def test_a_search_finds_nothing(tmp_path: Path) -> None:
+    """In so many cases, the same ones on each machine: half a minute of CPU on a slow one."""
+    record = tmp_path / "search.jsonl"
+    wanted = [(name, 1200) for name in sorted(SHAPES)] + [(f"mix-{seed}", 400) for seed in range(MIXTURES)]
+    chosen = random.Random(7).sample(wanted, SEARCHED)
+    found = search(600, record, chosen)
+    # Machines differ by some megabytes: none may need far more memory than is allowed.
+    grave = {key: faults for key, faults in found.items() if any(is_grave(fault) for fault in faults)}
+    assert grave == {}
+    assert len(record.read_text().splitlines()) == SEARCHED
+
+
 # --- functions ----------------------------------------------------------------------------------------------------------
 
 
@@ -297,29 +323,6 @@ def test_a_record_is_of_one_state_of_the_code(tmp_path: Path) -> None:
     record.write_text(now + before.replace(tree(), "0" * 12))
     assert search(0, record, [("appended", 3), ("appended", 5)]) == {}
     assert record.read_text() == now
-
-
-SEARCHED = 12
-
-
-def is_grave(fault: str) -> bool:
-    """Whether a fault is one of time, or of far more memory than is allowed."""
-    megabytes, unit, _ = fault.partition(" MB, where ")
-    return not unit or float(megabytes) > 200
-
-
-@pytest.mark.timed
-@pytest.mark.slow
-def test_a_search_finds_nothing(tmp_path: Path) -> None:
-    """In so many cases, the same ones on each machine: half a minute of CPU on a slow one."""
-    record = tmp_path / "search.jsonl"
-    wanted = [(name, 1200) for name in sorted(SHAPES)] + [(f"mix-{seed}", 400) for seed in range(MIXTURES)]
-    chosen = random.Random(7).sample(wanted, SEARCHED)
-    found = search(600, record, chosen)
-    # Machines differ by some megabytes: none may need far more memory than is allowed.
-    grave = {key: faults for key, faults in found.items() if any(is_grave(fault) for fault in faults)}
-    assert grave == {}
-    assert len(record.read_text().splitlines()) == SEARCHED
 
 
 @pytest.mark.timed

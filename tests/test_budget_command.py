@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 from torchmemlint.budget import command, runs
@@ -132,26 +133,6 @@ def test_a_script_with_main_and_argparse_is_budgeted(train: str, capsys: Capture
     assert parts["temporaries"] == PARAMETERS  # AdamW by foreach: the root of every second moment at once
     assert found["peak"]["row"] == 21
     assert sum(parts.values()) == found["allocated_bytes"] <= found["reserved_bytes"] <= found["needed_bytes"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks them")
-def test_all_runs_of_a_command_are_copies_of_one_process(train: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    made = []
-
-    class Counted(Worker):
-        def __init__(self, boot: str, environment: Mapping[str, str]) -> None:
-            super().__init__(boot, environment)
-            made.append(self)
-
-    monkeypatch.setattr(launch, "_workers", {})
-    monkeypatch.setattr(launch, "Worker", Counted)
-    assert command.main(["--output-format", "json", train, "--fit", "100MiB"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    (worker,) = made
-    assert found["steps"] == 2
-    assert worker._next > 1
-    assert launch._workers == {}
 
 
 @pytest.mark.slow
@@ -495,11 +476,27 @@ def test_fit_says_whether_and_how_much(train: str, capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_is_status_1(train: str, capsys: Capture) -> None:
+def test_what_does_not_fit_is_status_1_and_all_runs_of_a_command_are_copies_of_one_process(
+    train: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    made = []
+
+    class Counted(Worker):
+        def __init__(self, boot: str, environment: Mapping[str, str]) -> None:
+            super().__init__(boot, environment)
+            made.append(self)
+
+    monkeypatch.setattr(launch, "_workers", {})
+    monkeypatch.setattr(launch, "Worker", Counted)
     assert command.main([train, "--fit", "100MiB"]) == 1
     printed = capsys.readouterr().out
     assert "does not fit in 100 MiB" in printed
     assert "not even a batch of one fits" in printed
+    assert "only 1 step was seen" not in printed
+    assert launch._workers == {}
+    if sys.platform == "linux":  # only there they are forked
+        (worker,) = made
+        assert worker._next > 1
 
 
 # -- remedies, each with what it must save here
@@ -597,9 +594,9 @@ print(json.dumps({name: [sizes, fake(name)] for name, sizes in real.items()}))
 @pytest.fixture(scope="module")
 def counted() -> Any:
     """The parts of a real step and those of a budget, for each model."""
-    given = {**os.environ, "PYTHONPATH": str(Path(command.__file__).parents[2])}
-    found = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, env=given, check=True, timeout=120)
-    return json.loads(found.stdout)
+    done = forked.script("-c", COUNT, cwd=Path(command.__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow

@@ -71,37 +71,29 @@ def job(folder: Path, source: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def saved(folder: Path, source: str, name: str, batch: int = 0) -> tuple[int, runs.Estimate]:
-    """What a remedy saves, and its run."""
+def saved(folder: Path, source: str, batch: int, *names: str) -> list[tuple[int, runs.Estimate]]:
+    """What each remedy saves, and its run."""
     options = runs.Options(readable=(str(folder),))
     work = job(folder, source)
     first = runs.estimate(work, options)
-    other = dict(runs.with_remedies(work, options, batch, [name]))[name]
-    assert first.steps == 2
-    return first.allocated - other.allocated, other
+    others = [other for _, other in runs.with_remedies(work, options, batch, names)]
+    assert [one.steps for one in (first, *others)] == [2] * (1 + len(names))
+    return [(first.allocated - other.allocated, other) for other in others]
 
 
 @pytest.mark.slow
 def test_written_out_attention_is_run_fused(tmp_path: Path) -> None:
-    less, other = saved(tmp_path, WRITTEN_OUT, "fused attention")
-    assert other.steps == 2
+    ((less, other),) = saved(tmp_path, WRITTEN_OUT, 0, "fused attention")
     # of each layer: the softmax, its dropout's mask, the result of it; and what scaling and masking made
     assert less > 4 * SCORES
     assert other.budget["parts"]["parameters"] > 2 * 3 * 256 * 256 * 4  # the same model
 
 
 @pytest.mark.slow
-def test_a_teacher_runs_without_a_graph(tmp_path: Path) -> None:
-    less, other = saved(tmp_path, TEACHER, "no_grad for frozen parts")
-    assert other.steps == 2
-    assert 6 * LAYER <= less <= 9 * LAYER
-
-
-@pytest.mark.slow
-def test_gradients_are_accumulated_over_smaller_batches(tmp_path: Path) -> None:
-    less, other = saved(tmp_path, TEACHER, "gradient accumulation", 1024)
-    assert other.steps == 2
-    assert 0.7 * 9 * LAYER * 3 // 4 <= less <= 12 * LAYER * 3 // 4
+def test_a_teacher_runs_without_a_graph_and_gradients_are_accumulated_over_smaller_batches(tmp_path: Path) -> None:
+    (graph, _), (batches, _) = saved(tmp_path, TEACHER, 1024, "no_grad for frozen parts", "gradient accumulation")
+    assert 6 * LAYER <= graph <= 9 * LAYER
+    assert 0.7 * 9 * LAYER * 3 // 4 <= batches <= 12 * LAYER * 3 // 4
 
 
 def test_without_a_known_batch_nothing_is_accumulated(tmp_path: Path) -> None:

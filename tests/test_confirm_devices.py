@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import forked
 import pytest
 
 pytest.importorskip("torch")
@@ -151,12 +152,12 @@ def test_the_executor_that_is_named_settles(
     )
     script = "import sys\nfrom torchmemlint.cli import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
     (here / "go.py").write_text(script)
-    target = ["confirm", "train.py:4", "--rule", "TML102", "--output-format", "json"]
+    (here / "two.py").write_text(KEEPS + KEEPS.replace("run", "second"))
+    target = ["confirm", "two.py:4", "two.py:9", "--rule", "TML102", "--output-format", "json"]
     monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "fleet:two")  # go.py's folder is in its path, as of any script
     done = subprocess.run([sys.executable, "go.py", *target], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)
-    assert row["confirm"]["verdict"] == "confirmed"
+    assert [row["confirm"]["verdict"] for row in json.loads(done.stdout)] == ["confirmed"] * 2
     monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "nothing")
     assert command.main(["train.py:4", "--rule", "TML102"]) == 2
     assert "must be module:factory" in capsys.readouterr().err
@@ -215,11 +216,13 @@ def test_a_snapshot_comes_home_unread(tmp_path: Path) -> None:
 # --- a CUDA run, pretended ------------------------------------------------------------------------------------------
 
 PRETENDED = """
-import json, sys
+import gc, json, sys
 sys.path.insert(0, {tests!r})
 import pretend_cuda
 allocator = pretend_cuda.pretend()
 from torchmemlint.confirm.worker import isolate, pairs, standins
+gc.collect()
+gc.freeze()  # as a child of confirm does it
 bench = standins.Bench
 standins.Bench = lambda device: bench("cpu")  # the tensors are the CPU's
 records = []
@@ -278,7 +281,7 @@ print("held")
 @pytest.mark.slow
 def test_the_meter_of_cuda_reads_the_allocator(tmp_path: Path) -> None:
     program = CUDA_METER.format(tests=str(Path(__file__).parent))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = forked.script("-c", program, cwd=tmp_path)
     assert done.stdout == "held\n", done.stderr
 
 
@@ -287,7 +290,7 @@ def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     """The allocator is initialised before it is read, stand-ins are made on the device, and a growth leaves a snapshot."""
     job = {"source": KEEPS, "place": [4, 9, 4, 30], "correction": "detach", "claimed": True}
     program = PRETENDED.format(tests=str(Path(__file__).parent), job=job)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = forked.script("-c", program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     asked, records = json.loads(done.stdout.splitlines()[-1])
     assert asked == ["default device cuda:1", "device cuda:1", "history all", "history None", "default device cuda:1"]

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.known_answers import FAMILIES, judge, programs
+from benchmarks.known_answers import FAMILIES, Row, judge, programs
 from torchmemlint.confirm.plan import bounded
 from torchmemlint.confirm.verdict import (
     CACHED,
@@ -31,14 +31,19 @@ from torchmemlint.confirm.verdict import (
 CODES = ("TML109", "TML403", "TML503", "TML505")
 
 
+@pytest.fixture(scope="module")
+def judged() -> list[Row]:
+    """The verdicts on the programs of all codes: what they are measured against takes one process."""
+    return judge([program for program in programs(seed=5, each=1) if program.code in CODES])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("code", CODES)
-def test_mistakes_are_confirmed_and_clean_twins_are_not(code: str) -> None:
-    some = [program for program in programs(seed=5, each=1) if program.code == code]
-    assert len(some) == 2 * sum(family.code == code for family in FAMILIES)
-    rows = judge(some)
+def test_mistakes_are_confirmed_and_clean_twins_are_not(code: str, judged: list[Row]) -> None:
+    rows = [row for row in judged if row.program.code == code]
+    assert len(rows) == 2 * sum(family.code == code for family in FAMILIES)
     assert [(row.program.name, row.wrong) for row in rows if row.wrong] == []
-    assert [row.verdict.outcome for row in rows if row.program.kind] == [Outcome.CONFIRMED] * (len(some) // 2)
+    assert [row.verdict.outcome for row in rows if row.program.kind] == [Outcome.CONFIRMED] * (len(rows) // 2)
 
 
 STEPS = tuple(range(0, 900, 100))

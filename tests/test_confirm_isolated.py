@@ -117,23 +117,6 @@ def test_rules_about_the_allocator_are_cuda_only(code: str, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_any_executor_can_settle_plans(tmp_path: Path) -> None:
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    file = tmp_path / "train.py"
-    file.write_text(
-        "def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n\n\nrun(None, None)\n"
-    )
-    span = Span(Position(4, 9), Position(4, 30))
-    finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file), span, function="run")
-    plans = [plan(finding, file.read_text())] * 2
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        items = list(settle_all(plans, Options(), [], executor))
-    assert [item.verdict.outcome.value for item in items] == ["confirmed"] * 2
-
-
-@pytest.mark.slow
 def test_a_notebook_is_run_as_the_module_of_its_cells(tmp_path: Path) -> None:
     cells = [
         "# Evaluation\n",

@@ -137,18 +137,19 @@ class TestWall:
 
     @pytest.mark.slow
     @either_sort
-    def test_secrets_of_the_environment_stay_outside(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_has_no_secrets_of_the_environment_cannot_signal_its_parent_and_is_the_first_to_go(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first to go where memory runs out: its processes may have 8 GiB each, together that can be more than there is."""
         monkeypatch.setenv("SECRET_TOKEN", "hunter2")
-        ended = run("reads_the_environment")
+        texts = [(HOSTILE / f"{name}.py").read_text() for name in ("reads_the_environment", "kills_its_parent")]
+        score = "emit({'score': open('/proc/self/oom_score_adj').read().strip()})\n"
+        ended = launch({"runner": "snippet", "source": f"PARENT = {os.getpid()}\n" + score + "".join(texts)}, 20)
         assert said(ended, "environment")
         assert "hunter2" not in str(ended.records)
-
-    @pytest.mark.slow
-    @either_sort
-    def test_the_parent_cannot_be_signalled(self) -> None:
-        ended = run("kills_its_parent", PARENT=os.getpid())
         assert {"signalled": os.getpid()} not in ended.records
         assert said(ended, "finished")
+        assert said(ended, "score") == "1000"
 
     @pytest.mark.slow
     @either_sort
@@ -253,13 +254,6 @@ class TestWall:
         ended = run("closes_its_pipes", 20, MARK=mark)
         assert ended.seconds < 20 + IMPORT_SECONDS
         assert is_gone(mark)
-
-    @pytest.mark.slow
-    @either_sort
-    def test_where_memory_runs_out_it_is_the_first_to_go(self) -> None:
-        """Its processes may have 8 GiB each: together that can be more than there is."""
-        source = "emit({'score': open('/proc/self/oom_score_adj').read().strip()})"
-        assert said(launch({"runner": "snippet", "source": source}, 20), "score") == "1000"
 
 
 def is_gone(process: str) -> bool:
