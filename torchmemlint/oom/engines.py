@@ -64,7 +64,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "TGI": Engine(
             share="--cuda-memory-fraction",
             length="--max-total-tokens",
-            seqs="--max-batch-size",
+            seqs="--max-batch-total-tokens",
             tokens="--max-batch-prefill-tokens",
             cache="--kv-cache-dtype fp8_e5m2",
             graphs="--cuda-graphs 0",
@@ -163,11 +163,15 @@ MEDIA_ENGINES: Mapping[str, MediaEngine] = MappingProxyType(
 )
 """Engines whose lists have no cache of keys and values."""
 
+LLAMA_ELSEWHERE = (
+    "OLLAMA_MAX_LOADED_MODELS=1 OLLAMA_NUM_PARALLEL=1        # ollama, beside num_ctx and num_gpu; `ollama stop MODEL`\n"
+    "Llama(path, n_ctx=4096, n_batch=256, n_gpu_layers=20)        # llama-cpp-python"
+)
+"""The same settings where llama.cpp is called by another program."""
 OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "llama.cpp": (
-            "-c 4096 --cache-type-k q8_0 -ngl 20 --tensor-split 1,1        # llama-cpp-python: n_ctx, type_k, n_gpu_layers\n"
-            "OLLAMA_MAX_LOADED_MODELS=1 OLLAMA_NUM_PARALLEL=1        # ollama, beside num_ctx and num_gpu; `ollama stop MODEL`",
+            f"-c 4096 --cache-type-k q8_0 -ngl 20 --tensor-split 1,1        # context, cache, layers on the device\n{LLAMA_ELSEWHERE}",
             "llama.cpp tools/server/README.md; ollama docs/faq.md",
         ),
         "CTranslate2": (

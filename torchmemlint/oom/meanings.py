@@ -281,17 +281,54 @@ def _many_reasons(who: str) -> Diagnosis:
     )
 
 
+_PIN_CONTEXT = (
+    "the error is the same if the context that pinning needs has no room on its device: `nvidia-smi` shows whether one is full"
+)
 _WSL = "under WSL, the same error comes when the virtual machine's own memory is used up, which is half of the machine's by default"
+
+
+def _full_card(scene: Scene) -> tuple[str, ...]:
+    """A sentence about a device that nvidia-smi shows to be full; () where the log shows none."""
+    full = scene.evidence.full
+    return (
+        ()
+        if full is None
+        else (f"nvidia-smi in the log shows a full device: {format_size(full[0])} of {format_size(full[1])}",)
+    )
 
 
 def _raw(m: Message, scene: Scene) -> Diagnosis:
     if scene.library and not m.writer:
         return _other_program(replace(m, writer=scene.library), scene)
+    if Sign.DEVICE_BROKEN in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The device cannot be used at all: another error in the log says so, and it is not one of memory.",
+            (
+                "a driver in a bad state refuses any request, and may call it out of memory",
+                "no model or batch is too large for that",
+            ),
+            refused=True,
+        )
+    beside = scene.evidence.beside
+    if beside is not None:
+        return Diagnosis(
+            Kind.OTHER_PROCESSES,
+            f"The program works on another device, but needs a context on device {beside[0]}, too, on which {format_size(beside[1])} are in use.",
+            (
+                "nvidia-smi's table in the log shows it there with a bare context, beside its memory on another device",
+                "a call without a device, as pinning or a load, goes to the current device, which is 0 until it is set",
+            ),
+            shared=True,
+        )
     if scene.stage == "pinning" or _OF_HOST.search(m.text) is not None:
         return Diagnosis(
             Kind.HOST_MEMORY,
             "Memory of the host could not be pinned (page-locked).",
-            ("pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",),
+            (
+                "pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",
+                *(() if m.family is not Family.RAW or _OF_HOST.search(m.text) else (_PIN_CONTEXT,)),
+            ),
         )
     if _MANY_REASONS.search(m.text) is not None and _NOTHING_FREE.search(m.text) is None:
         return _many_reasons("The device's runtime")
@@ -317,6 +354,7 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
         (
             *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
             *((_WSL,) if Sign.WSL in scene.signs else ()),
+            *_full_card(scene),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
             late,
@@ -399,7 +437,7 @@ def _gone(m: Message, scene: Scene) -> Diagnosis:
             "A worker process ended: by the error that stands above, or killed by the system as the host's memory ran out.",
             ("such a message comes whatever ended the worker: read the error above first", f"the error above: {scene.earlier}"),
         )
-    if re.search(r"process pool|compilation subprocess", m.text) is not None:
+    if re.search(r"process pool|compilation subprocess|lost communication", m.text) is not None:
         return Diagnosis(
             Kind.UNCLEAR,
             "A worker process ended without a word: it crashed, or the system killed it, as it does when the host's memory runs out.",
@@ -539,6 +577,12 @@ def _library_init(m: Message, scene: Scene) -> Diagnosis:
             Kind.NOT_MEMORY,
             "A kernel failed before, so nothing more runs on the device; that a library could not start comes of it.",
             ("the assertion or the address error in the log is the cause: most often an index or a label out of range",),
+        )
+    if _full_card(scene):
+        return Diagnosis(
+            Kind.OUTSIDE_CACHE,
+            "A CUDA library could not start, and the device is full: no memory was left for its handle.",
+            (*_full_card(scene), "what the library needs does not come from PyTorch's cache, but must fit on the device, too"),
         )
     return Diagnosis(
         Kind.UNCLEAR,
@@ -719,6 +763,15 @@ def is_check(m: Message) -> bool:
     return m.family is Family.OTHER_PROGRAM and _CHECKED.search(m.text) is not None
 
 
+_BUFFERS = {
+    "weights": "the buffer that was refused is that of weights: context and cache have not been allocated yet",
+    "cache": "the buffer that was refused is the cache of keys and values, which the context and the number of requests size",
+    "compute": "the buffer that was refused is that for computing, which the batch and the context size",
+    "picture": "the buffer that was refused is that of the pictures' encoder: what layers and context leave free must hold it, too",
+}
+_BLOCKS = "a driver for Intel GPUs may refuse one large block with room left on the device: see what is free beside it"
+
+
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
     if "CL_OUT_OF_RESOURCES" in m.text:
         return _many_reasons("OpenCL")
@@ -729,14 +782,18 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
             ("what does not go to the devices lies there: layers, cache and buffers", "the message is not PyTorch's"),
         )
     size = f" {format_size(m.requested)}" if m.requested is not None else ""
+    buffer = _BUFFERS.get(scene.stage, "") if m.writer == "llama.cpp" else ""
     if is_check(m):
         there = f", of which it sees {format_size(m.free)}" if m.free is not None else ""
         return Diagnosis(
             Kind.OTHER_PROGRAM,
             f"{m.writer} refused before it allocated anything: by its own estimate it needs{size or ' more'}{there or ' than there is'}.",
             (
-                "nothing ran out: such a check can be wrong on both sides, in what it needs and in what it takes for free",
-                "in a container, a program may count the page cache as used, or the machine's memory as its own",
+                "free space on a disk does not count"
+                if m.backend == "CPU"
+                else "what others hold of the device counts against it",
+                "such a check can be wrong on both sides: in a container, a program may count the page cache as used, or the machine's memory "
+                "as its own",
                 "the message is not PyTorch's",
             ),
         )
@@ -744,7 +801,9 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
         Kind.OTHER_PROGRAM,
         f"{m.writer.replace('the ', 'The ', 1)} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
         (
+            *((buffer,) if buffer else ()),
             *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
+            *((_BLOCKS,) if m.backend == "XPU" and (m.requested or 4 * GIB) >= 4 * GIB else ()),
             "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
         ),
     )
