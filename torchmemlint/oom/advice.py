@@ -18,7 +18,7 @@ from torchmemlint.oom.engines import ENGINES, LLAMA_ELSEWHERE, MEDIA_ENGINES, OT
 from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
-from torchmemlint.oom.room import FROM_OUTSIDE, room_on_device, room_on_host
+from torchmemlint.oom.room import FROM_OUTSIDE, Facts, loads, room_on_device, room_on_host
 from torchmemlint.oom.scene import Activity, Scene
 from torchmemlint.oom.signs import Sign
 from torchmemlint.oom.wordings import Family
@@ -45,7 +45,7 @@ _DEVICES = {
     "NEURON": _Device("xla", "NEURON_RT_VISIBLE_CORES", "neuron-top", "", ""),
     "MLU": _Device("mlu", "MLU_VISIBLE_DEVICES", "cnmon", "PYTORCH_MLU_ALLOC_CONF", "torch.mlu.empty_cache()"),
     "MUSA": _Device("musa", "MUSA_VISIBLE_DEVICES", "mthreads-gmi", "PYTORCH_MUSA_ALLOC_CONF", "torch.musa.empty_cache()"),
-    "MPS": _Device("mps", "", "", "", "torch.mps.empty_cache()"),
+    "MPS": _Device("mps", "", "memory_pressure", "", "torch.mps.empty_cache()"),
     "DirectML": _Device("privateuseone", "", "", "", ""),
 }
 
@@ -58,12 +58,23 @@ def remedies_for(message: Message, diagnosis: Diagnosis, scene: Scene | None = N
     """The remedies for a diagnosis of what happened in ``scene``, the first to try first."""
     scene = scene or Scene()
     found = _not_in_force(_by_kind(message, diagnosis, scene), scene)
+    if not loads(Facts(message, scene)):
+        found = tuple(remedy for remedy in found if remedy is not take.FEWER_WORKERS) or found
     if diagnosis.survived:
         found = (take.SELDOM, *found)
     elif Sign.ALLOCATOR_BROKEN in scene.signs:
         found = (*found[:1], take.RESTART_PROCESS, *found[1:])
-    name = _device(message).name
-    return tuple(dict.fromkeys(replace(remedy, code=remedy.code.replace('"cuda"', f'"{name}"')) for remedy in found))[:MOST]
+    device = _device(message)
+    words = (('"cuda"', f'"{device.name}"'), ("nvidia-smi", device.tool or "nvidia-smi"))
+    return tuple(dict.fromkeys(_with_words(remedy, words) for remedy in found))[:MOST]
+
+
+def _with_words(remedy: Remedy, words: Sequence[tuple[str, str]]) -> Remedy:
+    """``remedy`` with the words of CUDA in its code replaced by those of the message's device."""
+    code = remedy.code
+    for cuda, own in words:
+        code = code.replace(cuda, own)
+    return replace(remedy, code=code)
 
 
 MOST = 7
@@ -209,11 +220,10 @@ def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
     """What tells more of a failure whose wording is not known; what makes room only where the log shows what was running."""
     if message.backend == "CPU":
         return (take.FREE_ON_HOST,)
-    see = replace(take.WHAT_IS_FREE, code=take.WHAT_IS_FREE.code.replace("nvidia-smi", _device(message).tool or "nvidia-smi"))
     if message.backend == "unknown" or scene.activity is Activity.UNKNOWN or scene.library:
         # Without a traceback it may be any program's line.
-        return (see, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
-    return (see, take.READ_FIGURES, *room)
+        return (take.WHAT_IS_FREE, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
+    return (take.WHAT_IS_FREE, take.READ_FIGURES, *room)
 
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -580,7 +590,7 @@ def _host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.FEWER_COMPILERS,)
     if message.family is Family.RAW:
         state = (take.LESS_STATE_ON_HOST,) if Sign.STATE_ON_HOST in scene.signs else ()
-        return (take.PINNED, *state, *((take.FEWER_WORKERS,) if Sign.LOADER in scene.signs else ()))
+        return (take.PINNED, *state, take.FEWER_WORKERS)
     if message.family is Family.NCCL:
         return (take.NCCL_WITHOUT_HOST_MEMORY, take.MORE_SHARED_MEMORY)
     return (*_limits_of_host(message, scene), *_room_on_host(message, scene))

@@ -79,10 +79,6 @@ def _grows(f: Facts) -> bool:
     return f.grows(host=False)
 
 
-def _grows_on_host(f: Facts) -> bool:
-    return f.grows(host=True)
-
-
 def _with_graph(f: Facts) -> bool:
     return not f.scene.no_grad and Sign.SERVES not in f.scene.signs
 
@@ -90,10 +86,6 @@ def _with_graph(f: Facts) -> bool:
 def _graph_shows(f: Facts) -> bool:
     """Whether something speaks for a graph that stays: no frame rules it out, and a figure grows or passes went well before."""
     return _with_graph(f) and (f.grows(host=False) or Sign.LATE in f.scene.signs)
-
-
-def _fused_fails(f: Facts) -> bool:
-    return f.scene.attention
 
 
 def _outside(f: Facts) -> bool:
@@ -104,7 +96,8 @@ def _plain_attention(f: Facts) -> bool:
     return f.part(4) and not f.scene.attention
 
 
-def _loads(f: Facts) -> bool:
+def loads(f: Facts) -> bool:
+    """Whether a program speaks that loads data: a training, or loader workers."""
     return f.scene.trains or Sign.LOADER in f.scene.signs or "worker" in f.message.text
 
 
@@ -211,7 +204,7 @@ _ON_HOST: Mapping[Activity, Row] = {
     Activity.TRAINING: (
         (take.FEWER_ACTORS, _ray),
         (take.SHAPES, _piece(4 * GIB)),
-        (take.FEWER_WORKERS, _loads),
+        (take.FEWER_WORKERS, _always),
         (take.SMALLER_BATCHES, _unless(_outside)),
         (take.CHECKPOINTING, _unless(_outside)),
         (take.NO_GRAPH_PAST_ITS_STEP, _always),
@@ -219,7 +212,7 @@ _ON_HOST: Mapping[Activity, Row] = {
         (take.NO_GRAPH_IN_INFERENCE, _unless(_outside)),
     ),
     Activity.INFERENCE: (
-        (take.FEWER_WORKERS, lambda f: f.outside and _loads(f)),
+        (take.FEWER_WORKERS, _outside),
         (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and _with_graph(f)),
         (take.NO_GRAPH_PAST_ITS_STEP, lambda f: not f.outside and _with_graph(f)),
         (take.INFER_LESS, lambda f: not f.outside and f.piece(64 * MIB)),
@@ -227,7 +220,7 @@ _ON_HOST: Mapping[Activity, Row] = {
         (take.UNLOAD, lambda f: f.outside or (f.scene.no_grad and f.scene.stage != "evaluation")),
         (take.INFER_LESS, lambda f: f.outside or _with_graph(f)),
         (take.LOAD_LAZILY, _unless(_stage("evaluation"))),
-        (take.FEWER_WORKERS, lambda f: _with_graph(f) and _loads(f)),
+        (take.FEWER_WORKERS, _with_graph),
         (take.WEIGHTS_IN_FEWER_BITS, _outside),
     ),
     Activity.ENGINE: (
@@ -240,18 +233,18 @@ _ON_HOST: Mapping[Activity, Row] = {
         (take.LOAD_LAZILY, _always),
         (take.WEIGHTS_IN_FEWER_BITS, _always),
         (take.LOAD_ONCE, _always),
-        (take.FEWER_WORKERS, lambda f: not f.outside and _loads(f)),
+        (take.FEWER_WORKERS, _unless(_outside)),
     ),
-    Activity.SAVING: ((take.SHARDED_STATE, _always), (take.FEWER_WORKERS, _loads)),
+    Activity.SAVING: ((take.SHARDED_STATE, _always), (take.FEWER_WORKERS, _always)),
     Activity.COMPILATION: ((take.FEWER_COMPILERS, _always), (take.LOAD_LAZILY, _outside)),
     Activity.UNKNOWN: (
         (take.FEWER_ACTORS, _ray),
         (take.ARRAYS_IN_PARTS, _array),
-        (take.FEWER_WORKERS, _loads),
+        (take.FEWER_WORKERS, _always),
         (take.SMALLER_STEPS, lambda f: not f.outside and not _array(f)),
-        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: (f.outside and _loads(f)) or not (f.outside or _array(f))),
+        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: loads(f) if f.outside else not _array(f)),
         (take.LOAD_LAZILY, _always),
-        (take.FIND_WHAT_GROWS, lambda f: f.outside and not _loads(f)),
+        (take.FIND_WHAT_GROWS, lambda f: f.outside and not loads(f)),
         (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and not _array(f)),
     ),
 }
@@ -259,7 +252,7 @@ _OF_ONE_ARRAY: Row = (
     (take.SHAPES, _piece(16 * GIB)),
     (take.ARRAYS_IN_PARTS, _always),
     (take.SHAPES, _always),
-    (take.FEWER_WORKERS, _loads),
+    (take.FEWER_WORKERS, _always),
 )
 _OF_STATE: Row = (
     (take.LESS_STATE_ON_HOST, _always),
