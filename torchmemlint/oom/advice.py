@@ -254,7 +254,10 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return ()
     if scene.activity is Activity.ENGINE:
         settings = _engine(scene.engine, scene.stage, message, scene)
-        return (*settings[:1], *(_expandable(message, scene) if in_large_pieces(message, scene) else ()), *settings[1:])
+        joined = _expandable(message, scene) if in_large_pieces(message, scene) else ()
+        # Requests of all sizes cut the cache up; before the first one its pieces are the engine's own.
+        first = 0 if scene.stage == "serving" else 1
+        return (*settings[:first], *joined, *settings[first:])
     return room_on_device(message, scene)
 
 

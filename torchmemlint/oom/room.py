@@ -84,8 +84,8 @@ def _with_graph(f: Facts) -> bool:
 
 
 def _graph_shows(f: Facts) -> bool:
-    """Whether something speaks for a graph that stays: no frame rules it out, and a figure grows or passes went well before."""
-    return _with_graph(f) and (f.grows(host=False) or Sign.LATE in f.scene.signs)
+    """Whether something speaks for a graph that stays: no frame rules it out, and a figure grows, passes went well, or a batch has one sample."""
+    return _with_graph(f) and (f.grows(host=False) or not f.scene.signs.isdisjoint({Sign.LATE, Sign.ONE_SAMPLE}))
 
 
 def _outside(f: Facts) -> bool:
