@@ -582,10 +582,14 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
             if enough
             else f"even with all of it free, the {format_size(m.requested)} asked for would not fit"
         )
+    doubtful = shared and share is None and not beside.named
     small = ", a small device" if total <= 8 * GIB and held <= total / 2 else ""
     return Diagnosis(
         Kind.OTHER_PROCESSES,
-        f"Others hold {format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small}.",
+        f"{format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small} are neither free nor in PyTorch's cache: others hold "
+        "them, or this process beside its cache."
+        if doubtful
+        else f"Others hold {format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small}.",
         tuple(because),
         shared=shared,
     )

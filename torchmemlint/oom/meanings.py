@@ -769,7 +769,7 @@ _BUFFERS = {
     "compute": "the buffer that was refused is that for computing, which the batch and the context size",
     "picture": "the buffer that was refused is that of the pictures' encoder: what layers and context leave free must hold it, too",
 }
-_BLOCKS = "a driver for Intel GPUs may refuse one large block with room left on the device: see what is free beside it"
+_BLOCKS = "a driver may refuse one large block with room left on the device (Intel GPUs, Vulkan): see what is free beside it"
 
 
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
@@ -803,7 +803,7 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
         (
             *((buffer,) if buffer else ()),
             *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
-            *((_BLOCKS,) if m.backend == "XPU" and (m.requested or 4 * GIB) >= 4 * GIB else ()),
+            *((_BLOCKS,) if m.backend in ("XPU", "device") and (m.requested or 4 * GIB) >= GIB else ()),
             "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
         ),
     )

@@ -234,7 +234,7 @@ _REQUEST = {
     Family.POOL: r"for size::(\d{1,20})()",
     Family.BLOCK_LIMIT: rf"Tried to allocate {SIZE}",
     Family.RAW: r"Requested size was (\d{1,20}) (bytes)",
-    Family.OTHER_PROGRAM: r"(?:allocating|can't allocate|trying to allocate|attempted to allocate|requested buffer of size|requested bytes of|buffer of size|Requested size was|allocation: [Rr]equested|"
+    Family.OTHER_PROGRAM: r"(?:allocating|can't allocate|allocation of size|trying to allocate|attempted to allocate|requested buffer of size|requested bytes of|buffer of size|Requested size was|allocation: [Rr]equested|"
     r"amount of GPU memory \(|requires more system memory \() ?(\d{1,24}(?:\.\d{1,9})?) ?((?:bytes\b|[KMGTPE]i?B\b)?)",
     Family.KERNEL_KILLED: r"anon-rss:(\d{1,15})(kB)",
     Family.BARE: r"Need: (\d{1,6}\.\d)(GB) free",

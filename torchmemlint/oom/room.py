@@ -176,7 +176,7 @@ _ON_DEVICE: Mapping[Activity, Row] = {
         (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.scene.no_grad),
         (take.SHAPES, _part(4)),
         (take.FUSED_ATTENTION, _plain_attention),
-        (take.RESULTS_TO_HOST, _always),
+        (take.RESULTS_TO_HOST, _unless(_pipeline)),
         (take.WEIGHTS_IN_FEWER_BITS, _always),
         (take.OFFLOAD, _always),
     ),

@@ -519,14 +519,14 @@ _LINES = (
     (
         Activity.SAVING,
         "",
-        re.compile(r"\b[Ss]aving (?:the )?(?:model|checkpoint|state)|this state_dict entry"),
+        re.compile(r"\b[Ss]aving (?:the )?(?:model|checkpoint|state)|\bSummoning checkpoint|this state_dict entry"),
         "torch/distributed/fsdp/fully_sharded_data_parallel.py; lines of trainers",
     ),
     (
         Activity.TRAINING,
         "",
         re.compile(
-            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b\w{0,40}(?:Train|Policy)\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
+            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b[Tt]raining (?:with|on|started|for)\b|\b\w{0,40}(?:Train|Policy)\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
             r"^\W{0,3}[$%#>] .{0,80}\b(?:train|finetune|sft)\b|\b(?:box|cls)_loss\b"
         ),
         "progress lines of training loops; the launcher's command",

@@ -101,7 +101,7 @@ _LEAD = r"(?:^|Error: |Error\): |[Ee]xception: |what\(\): +|CUDA error: |driver 
 class Head:
     """How a message begins.
 
-    words    strings of ASCII one of which each such line contains: a log is searched for them before a line is read
+    words    strings one of which each such line contains: a log is searched for them before a line is read
     backend  the device's; a group of the pattern that holds one of ``DEVICE_WORDS`` overrides it
     writer   the engine, program or library that wrote the message, "" for PyTorch and the system
     source   where the wording is written or quoted
@@ -223,11 +223,11 @@ _PROGRAMS = (
     _head(
         Family.OTHER_PROGRAM,
         r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|can't allocate \d{1,20} Bytes of memory on device|"
-        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
+        r"error: command buffer \d{1,6} failed|Requested buffer size exceeds|.{0,40}ErrorOutOf(?:Device|Host)Memory|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
         r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
         r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory|\bmemory layout cannot be allocated\b|"
         r"\b(?:ROCm|MUSA) error: out of memory",
-        "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate | an't allocate",
+        "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate | an't allocate | buffer size exceeds | ErrorOutOf",
         "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-sycl.cpp, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; "
         "github.com/ollama/ollama/issues/14980, /12580",
         writer="llama.cpp",
@@ -875,9 +875,9 @@ _HOST = (
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
         r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|exited on signal 9 \(Killed|KILLED BY SIGNAL: 9\b|"
         r"exited prematurely: signal 9\b|process was signaled to shutdown with signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]|"
-        r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
+        r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?(?:[Kk]illed|已杀死|Getötet|Tué)(?: {2,}\S.{0,300})?$|"
         r"\bsrun: error: \S{1,80}: tasks? [\d,-]{1,60}: Killed$",
-        "signal: Killed | worker was killed | ut of memory | oom-kill | OOM killer | systemd-oomd | on signal 9 | with signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137 | Killed | killed  ",
+        "signal: Killed | worker was killed | ut of memory | oom-kill | OOM killer | systemd-oomd | on signal 9 | with signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137 | Killed | killed   | 已杀死 | Getötet | Tué",
         "pytorch torch/utils/data/_utils/signal_handling.py; "
         "nnUNet nnunetv2/inference/data_iterators.py; "
         "linux mm/oom_kill.c; systemd src/core/unit.c, src/oom/oomd-util.c; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py; "
