@@ -701,6 +701,11 @@ INIT = "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED\n"
         (f"{INIT}24130 MiB, 24564 MiB\n", "outside-cache", "Halve what one step"),
         (f"{INIT}|   130MiB / 24564MiB |\n", "unclear", "See what is free"),
         (INIT, "unclear", "See what is free"),
+        (
+            f"{RAW}\n| N/A 54C P0 |  15514MiB / 16130MiB |\n| N/A 38C P0 |  0MiB / 16130MiB |\n",
+            "other-processes",
+            "Find the processes",
+        ),
         # One number that cannot be put on the device: it is the driver.
         (f"{RAW}\nTHCudaCheck FAIL file=a.cpp line=51 error=30 : unknown error\n", "unclear", "Restart the driver"),
         (f"{RAW}\nCUDA error: no CUDA-capable device is detected\n", "unclear", "Restart the driver"),
@@ -868,3 +873,10 @@ def test_loader_workers_and_nvidia_s_tool_are_for_those_who_have_them() -> None:
     (case,) = read("HIP error: out of memory\n")
     assert "rocm-smi" in case.remedies[0].code
     assert "nvidia-smi" not in case.remedies[0].code
+
+
+def test_pictures_are_limited_where_an_engine_measures_with_them() -> None:
+    frames = '  File "{0}/vllm/v1/worker/gpu_model_runner.py", line 3, in profile_run\n    f()\n  File "{0}/vllm/model_executor/models/{1}.py", line 3, in forward\n'
+    for model, title in (("qwen2_5_vl", "Allow fewer or smaller pictures"), ("qwen2", "Prefill fewer tokens")):
+        call = f"Traceback (most recent call last):\n{frames.format(SITE, model)}RuntimeError: {FULL}\n"
+        assert first(call).remedies[0].title.startswith(title)

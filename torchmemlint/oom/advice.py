@@ -368,7 +368,7 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
         if Sign.WSL in scene.signs:
             return (take.MORE_FOR_WSL, take.LESS_PINNED, take.FIND_THE_PLACE, *_other_processes(message)[:1], *room)
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
-        if scene.evidence.full is not None or scene.activity is Activity.LOADING:
+        if scene.activity is Activity.LOADING:
             return (*_other_processes(message), *room[:2], *pinned, take.FIND_THE_PLACE)
         return (take.WHAT_IS_FREE, *pinned, *_other_processes(message)[:1], *room[:3], take.FIND_THE_PLACE)
     return (*room[:1], take.LEAVE_ROOM, *_other_processes(message)[:1], *room[1:])
@@ -399,7 +399,7 @@ _ORDER = {
     "cache": ("share down", "length", "quant", "shard"),
     "component": ("tokens", "seqs", "graphs", "share down", "shard"),
     "serving": ("share down", "tokens", "seqs", "length", "cache", "shard"),
-    "profile": ("tokens", "seqs", "length", "share down"),
+    "profile": ("media", "tokens", "seqs", "length", "share down"),
     "sampler": ("seqs", "share down", "length"),
     "slots": ("seqs",),
     "full": ("seqs", "tokens", "share up", "cache"),
@@ -413,6 +413,12 @@ _SETTINGS = {
     "length": ("Serve shorter sequences", "the cache and the warm-up are sized for the longest", "length", "8192"),
     "seqs": ("Serve fewer sequences at a time", "buffers for logits and sampling are sized for all of them", "seqs", "64"),
     "tokens": ("Prefill fewer tokens at a time", "activations of a prefill scale with them", "tokens", "2048"),
+    "media": (
+        "Allow fewer or smaller pictures in a prompt",
+        "the encoder's part of the warm-up has the most and the largest that a prompt may hold",
+        "media",
+        "",
+    ),
     "share up": (
         "Raise the engine's share of the device",
         "weights come out of it first, the cache gets the rest",
@@ -500,7 +506,7 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
             continue
         title, why, field, value = _SETTINGS[wanted]
         setting = str(getattr(engine, field)) if engine is not None else ""
-        if engine is not None and not setting:
+        if (engine is not None and not setting) or (wanted == "media" and Sign.MEDIA not in scene.signs):
             continue
         if wanted == "offload" and Sign.OFFLOAD_SET in scene.signs:
             remedies.append(take.OFFLOAD_TAKES_EFFECT)

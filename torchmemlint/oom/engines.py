@@ -20,6 +20,7 @@ class Engine:
     shard    devices that share the weights
     offload  part of the weights on the host
     quant    weights in fewer bits
+    media    pictures and films of one prompt
     source   the engine's page or file that lists them
     """
 
@@ -33,6 +34,7 @@ class Engine:
     offload: str
     quant: str
     source: str
+    media: str = ""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -48,6 +50,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             offload="--cpu-offload-gb",
             quant="--quantization",
             source="docs.vllm.ai/en/latest/configuration/conserving_memory",
+            media='--limit-mm-per-prompt \'{"image": 1, "video": 0}\'        # and smaller ones: --mm-processor-kwargs',
         ),
         "SGLang": Engine(
             share="--mem-fraction-static",

@@ -343,6 +343,18 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
         )
     if Sign.COLLECTIVE in scene.signs:
         return _nccl(m, scene)
+    if _full_card(scene) and not m.writer and scene.activity is not Activity.ENGINE:
+        free = sum(used < total / 20 for used, total in scene.evidence.cards)
+        return Diagnosis(
+            Kind.OTHER_PROCESSES,
+            "The driver had no memory left: nvidia-smi in the log shows a full device.",
+            (
+                *_full_card(scene),
+                *((f"{free} of the devices that it shows {'are' if free > 1 else 'is'} free",) if free else ()),
+                "what it shows after this program has ended belongs to others; while the program runs, it may be the program's own",
+            ),
+            shared=True,
+        )
     late = "such errors may be reported later than they happen, so the traceback can point elsewhere"
     if m.writer:
         found = _outside(m.writer)(m, scene)
@@ -354,7 +366,6 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
         (
             *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
             *((_WSL,) if Sign.WSL in scene.signs else ()),
-            *_full_card(scene),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
             late,

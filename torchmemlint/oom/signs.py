@@ -59,6 +59,7 @@ class Sign(Enum):
     ALLOCATOR_BROKEN = "the allocator's own check failed after the message"
     DISPATCHED = "a device map spreads the model"
     SERVES = "a web server or a web page answers requests"
+    MEDIA = "an engine reads pictures or films"
     LATE = "many steps had run before"
     QUANTIZED = "the weights are quantized already"
     PIPELINE = "a program for pictures, films or speech moves its parts"
@@ -283,6 +284,12 @@ _SIGNS = (
         False,
         r"\b(?:POST|GET) /\S{0,200} HTTP/|\b(?:uvicorn|gradio|fastapi|flask|gunicorn)\b|Running on (?:local URL|http)|Uvicorn running",
         "uvicorn, flask, gradio",
+    ),
+    (
+        Sign.MEDIA,
+        False,
+        r"\b[Mm]ulti[-_ ]?[Mm]odal|\blimit[-_]mm[-_]|\bmm_(?:counts|encoder|processor)|/\w{0,20}(?:_vl|vision|visual|vit|clip|siglip)\w{0,20}\.py\b",
+        "vllm vllm/multimodal; names of models' files",
     ),
     (
         Sign.LATE,
