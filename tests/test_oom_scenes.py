@@ -313,6 +313,9 @@ def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memor
         "Indexing.cu:1146: indexSelectLargeIndex: block: [72,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n" + error
     )
     assert (alone.diagnosis.kind.value, after.diagnosis.kind.value) == ("unclear", "not-memory")
+    full = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n"
+    kinds = [read(text)[0].diagnosis.kind.value for text in (full, f"CUDA error: device-side assert triggered\n{full}")]
+    assert kinds == ["outside-cache", "not-memory"]
 
 
 @pytest.mark.parametrize(

@@ -582,6 +582,14 @@ def _managed(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def _library(m: Message, scene: Scene) -> Diagnosis:
+    if Sign.ASSERTED in scene.signs:
+        return _library_init(m, scene)
+    found = _outside("A library (its handle or workspace)")(m, scene)
+    doubt = "a kernel that failed before, as by an index beyond its table, seldom shows in the same way: run once with CUDA_LAUNCH_BLOCKING=1"
+    return replace(found, because=(*_full_card(scene), *found.because, doubt))
+
+
 def _library_init(m: Message, scene: Scene) -> Diagnosis:
     if Sign.ASSERTED in scene.signs:
         return Diagnosis(
@@ -874,7 +882,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.WORKSPACE: _outside("An operator (its workspace)"),
     Family.POOL: _pool,
     Family.RAW: _raw,
-    Family.LIBRARY: _outside("A library (its handle or workspace)"),
+    Family.LIBRARY: _library,
     Family.NCCL: _nccl,
     Family.LIBRARY_INIT: _library_init,
     Family.NO_PLAN: _no_plan,

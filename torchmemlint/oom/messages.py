@@ -127,7 +127,7 @@ _PLACES = (
     ("NPU", re.compile(r"(?i)\b(?:npu\w*|acl(?:rt|nn)?\w*|ascend\w*|hccl\w*|cann)\b")),
     ("HPU", re.compile(r"(?i)\b(?:hpu\w*|habana\w*|gaudi\w*|synapse\w*)")),
     ("MPS", re.compile(r"\b(?:MPS\w*|Metal\w*|MTL\w*)|ggml_metal")),
-    ("device", re.compile(r"(?i)(?:\b|_)(?:vulkan|vk_error|opencl|cl_out_of|cl_mem)")),
+    ("device", re.compile(r"(?i)(?:\b|_)(?:vulkan|vk_error|tpu\b|hbm\b|opencl|cl_out_of|cl_mem)")),
 )
 _ON_DEVICE = re.compile(r"(?i)\b(?:gpus?|v?ram on|vram|device|video memory|hbm|accelerator)\b")
 _ON_HOST = re.compile(
