@@ -46,6 +46,7 @@ _DEVICES = {
     "MLU": _Device("mlu", "MLU_VISIBLE_DEVICES", "cnmon", "PYTORCH_MLU_ALLOC_CONF", "torch.mlu.empty_cache()"),
     "MUSA": _Device("musa", "MUSA_VISIBLE_DEVICES", "mthreads-gmi", "PYTORCH_MUSA_ALLOC_CONF", "torch.musa.empty_cache()"),
     "MPS": _Device("mps", "", "memory_pressure", "", "torch.mps.empty_cache()"),
+    "device": _Device("cuda", "", "vulkaninfo, or the driver's own tool", "", ""),
     "DirectML": _Device("privateuseone", "", "", "", ""),
 }
 
@@ -578,7 +579,7 @@ def _other_program(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         Remedy(
             "Leave it room on the device",
             "what PyTorch or another process holds there, its idle cache included, is not given back for it",
-            f"{_device(message).tool or 'nvidia-smi'}        # who holds what; or a device of its own",
+            "nvidia-smi        # who holds what; or a device of its own",
         ),
     )
 

@@ -822,7 +822,7 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
         (
             *((buffer,) if buffer else ()),
             *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
-            *((_BLOCKS,) if m.backend in ("XPU", "device") and (m.requested or 4 * GIB) >= GIB else ()),
+            *((_BLOCKS,) if (m.backend == "XPU" or "ulkan" in m.text) and (m.requested or 4 * GIB) >= GIB else ()),
             "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
         ),
     )
