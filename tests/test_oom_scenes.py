@@ -778,6 +778,10 @@ def test_ranks_that_restore_to_one_device_are_no_strangers() -> None:
     case = first(f"python -u train.py --local_rank=7\n{RESTORED}RuntimeError: {ALONE}\n")
     assert case.diagnosis.kind is Kind.OWN_RANKS
     assert case.remedies[0].title.startswith("Load checkpoints onto the host")
+    # Without such a call it is only possible: the device's choice comes first, and the processes after it.
+    doubted = first(f"torchrun --nproc_per_node 8 train.py\n{STEP}RuntimeError: {ALONE}\n")
+    assert doubted.diagnosis.kind is Kind.OTHER_PROCESSES
+    assert [one.title[:14] for one in doubted.remedies[:2]] == ["Let each rank ", "Find the proce"]
 
 
 @pytest.mark.parametrize(
@@ -883,3 +887,8 @@ def test_pictures_are_limited_where_an_engine_measures_with_them() -> None:
     for model, title in (("qwen2_5_vl", "Allow fewer or smaller pictures"), ("qwen2", "Prefill fewer tokens")):
         call = f"Traceback (most recent call last):\n{frames.format(SITE, model)}RuntimeError: {FULL}\n"
         assert first(call).remedies[0].title.startswith(title)
+
+
+def test_a_model_that_gathers_on_one_device_gets_a_process_for_each() -> None:
+    call = f'Traceback (most recent call last):\n  File "{TORCH}/nn/parallel/scatter_gather.py", line 3, in gather\n    f()\n'
+    assert first(f"{call}RuntimeError: {FULL}\n").remedies[0].title == "Run one process for each device"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
-from torchmemlint.oom.diagnose import driver_request, holders, in_large_pieces, waiting
+from torchmemlint.oom.diagnose import driver_request, holders, in_large_pieces, ranks_on_first, waiting
 from torchmemlint.oom.engines import ENGINES, LLAMA_ELSEWHERE, MEDIA_ENGINES, OTHER_PROGRAMS
 from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits
 from torchmemlint.oom.messages import Message
@@ -135,7 +135,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
         case Kind.OTHER_PROCESSES:
             if scene.evidence.beside is not None and message.family is Family.RAW:
                 return (take.SET_DEVICE, take.SHOW_ONE_DEVICE, *_other_processes(message)[:1])
-            return (*_other_processes(message), *(room[:4] if diagnosis.shared else ()))
+            own = (take.SET_DEVICE,) if ranks_on_first(message, scene) else ()
+            return (*own, *_other_processes(message), *(room[:4] if diagnosis.shared else ()))
         case Kind.MEMORY_CAP:
             return (_limit(message), *room)
         case Kind.OVERSIZED_REQUEST:

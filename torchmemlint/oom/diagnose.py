@@ -196,7 +196,7 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
         or _room(m, m.total, reserved, m.allocated)
         or _held_back(m, scene, m.total, m.allocated)
         or _fragmented(m, m.total, reserved, m.allocated, beside)
-        or (_other_processes(m, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
+        or (_other_processes(m, scene, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
         or _full(m, scene, m.total, reserved, m.allocated, beside)
     )
 
@@ -309,7 +309,7 @@ def _shared_device(m: Message, scene: Scene, total: int, reserved: int, beside: 
         return same_job
     taken_again = _had_room(m, total) and (m.free or 0) <= total / 20
     if beside.of_others > total / 2 or (taken_again and beside.of_others > total / 4):
-        return _other_processes(m, total, reserved, beside)
+        return _other_processes(m, scene, total, reserved, beside)
     if beside.of_ranks <= total / 10:
         return None
     share = own_share(m)
@@ -552,7 +552,12 @@ def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
     return (f"held outside this process {size}{whose}",)
 
 
-def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis:
+def ranks_on_first(m: Message, scene: Scene) -> bool:
+    """Whether nobody is named for what is held of device 0, in a launch with several ranks."""
+    return Sign.RANKS in scene.signs and not m.device and not m.processes and m.this_process is None
+
+
+def _other_processes(m: Message, scene: Scene, total: int, reserved: int, beside: Holders) -> Diagnosis:
     share = own_share(m)
     own = share if share is not None else reserved
     named = sum(size for _, size in beside.named)
@@ -564,6 +569,10 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
             f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
             + ("" if beside.named or m.processes else ", or a program that this one has started")
             + ("" if share is not None else "; or to this process itself, outside PyTorch's cache")
+        )
+    if ranks_on_first(m, scene):
+        because.append(
+            "the log shows several ranks: each that does not choose its device takes device 0, so these may be its own"
         )
     last_pieces = m.unallocated is not None and m.requested is not None and 0 <= m.unallocated - m.requested < total / 20
     if last_pieces and not _had_room(m, total):

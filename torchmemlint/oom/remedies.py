@@ -82,6 +82,11 @@ RECOMPUTE_IF_TRAINING = Remedy(
     "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
     Advice.CHECKPOINTING,
 )
+ONE_PROCESS_PER_DEVICE = Remedy(
+    "Run one process for each device",
+    "DataParallel keeps the model, the gathered outputs and the gradients of all on the first device, which is full before the others",
+    "model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])        # torchrun --nproc_per_node 4 train.py",
+)
 BALANCED_MAP = Remedy(
     "Leave room for activations on the first device",
     'device_map="auto" fills the devices in their order with weights; the inputs, the cache and the last layer\'s output need room there, too',

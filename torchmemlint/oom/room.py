@@ -149,6 +149,7 @@ _TENSOR: Row = ((take.SHAPES, _always), (take.SMALLER_TENSOR, _always), (take.EA
 _ON_DEVICE: Mapping[Activity, Row] = {
     Activity.TRAINING: (
         (take.MARGIN, _sign(Sign.SEARCHED)),
+        (take.ONE_PROCESS_PER_DEVICE, _stage("replicas")),
         (take.NO_GRAPH_PAST_ITS_STEP, _grows),
         (take.OPTIMIZER_STATE, _stage("optimizer")),
         (take.NOTHING_BETWEEN_TRIES, _sign(Sign.TRIALS)),

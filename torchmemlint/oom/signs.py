@@ -254,8 +254,8 @@ _SIGNS = (
     (
         Sign.RANKS,
         False,
-        r"--local[_-]rank\b|\bLOCAL_RANK\b|torch/distributed/(?:launch|run|launcher/\w+)\.py|\btorchrun\b|\bnproc[_-]per[_-]node\b|"
-        r"\bDDP, \d{1,4} processes|\bworld[_ ]size[=: ]{1,3}(?:[2-9]|\d{2,4})\b|^\W{0,2}\[?[Rr]ank ?[1-9]\d{0,3}\b|torch/multiprocessing/spawn\.py",
+        r"--local[_-]rank[= ][1-9]|\bLOCAL_RANK\b\W{1,3}[1-9]|\bnproc[_-]per[_-]node[= ](?:[2-9]|[1-9]\d|gpu|auto)|\bDDP, (?:[2-9]|\d{2,4}) processes|"
+        r"\bworld[_ ]size\W{1,3}(?:[2-9]|\d{2,4})\b|^\W{0,2}\[?[Rr]ank ?[1-9]\d{0,3}\b|torch/multiprocessing/spawn\.py",
         "torch/distributed; timm train.py",
     ),
     (
