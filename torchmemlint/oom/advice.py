@@ -1,8 +1,6 @@
 """What to change for each kind of failure, in the order in which it pays to look, given what was running.
 
-For a device that is full of a training's live tensors the order is: no graph where none is needed, no graph kept past its step, a
-cheaper number format, smaller batches, recomputation. The first two fix mistakes and cost nothing; the last three trade
-something. Inference, engines, loading and compilation have lists of their own: nothing about gradients where none are taken.
+What makes room is in the table of `room`; here is what depends on the kind of failure, and the settings of engines and other programs.
 ``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` never: before it raises, the
 allocator has returned everything that ``empty_cache`` could.
 """
@@ -15,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
-from torchmemlint.oom.diagnose import driver_request, holders
-from torchmemlint.oom.engines import ENGINES, MEDIA_ENGINES, OTHER_PROGRAMS
+from torchmemlint.oom.diagnose import driver_request, holders, in_large_pieces, ranks_on_first, waiting
+from torchmemlint.oom.engines import ENGINES, LLAMA_ELSEWHERE, MEDIA_ENGINES, OTHER_PROGRAMS
 from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
+from torchmemlint.oom.room import FROM_OUTSIDE, Facts, loads, room_on_device, room_on_host
 from torchmemlint.oom.scene import Activity, Scene
 from torchmemlint.oom.signs import Sign
-from torchmemlint.oom.sizes import GIB, MIB
 from torchmemlint.oom.wordings import Family
 from torchmemlint.rules.card import Advice
 
@@ -47,7 +45,8 @@ _DEVICES = {
     "NEURON": _Device("xla", "NEURON_RT_VISIBLE_CORES", "neuron-top", "", ""),
     "MLU": _Device("mlu", "MLU_VISIBLE_DEVICES", "cnmon", "PYTORCH_MLU_ALLOC_CONF", "torch.mlu.empty_cache()"),
     "MUSA": _Device("musa", "MUSA_VISIBLE_DEVICES", "mthreads-gmi", "PYTORCH_MUSA_ALLOC_CONF", "torch.musa.empty_cache()"),
-    "MPS": _Device("mps", "", "", "", "torch.mps.empty_cache()"),
+    "MPS": _Device("mps", "", "memory_pressure", "", "torch.mps.empty_cache()"),
+    "device": _Device("cuda", "", "vulkaninfo, or the driver's own tool", "", ""),
     "DirectML": _Device("privateuseone", "", "", "", ""),
 }
 
@@ -60,17 +59,35 @@ def remedies_for(message: Message, diagnosis: Diagnosis, scene: Scene | None = N
     """The remedies for a diagnosis of what happened in ``scene``, the first to try first."""
     scene = scene or Scene()
     found = _not_in_force(_by_kind(message, diagnosis, scene), scene)
+    if not loads(Facts(message, scene)):
+        found = tuple(remedy for remedy in found if remedy is not take.FEWER_WORKERS) or found
     if diagnosis.survived:
         found = (take.SELDOM, *found)
-    name = _device(message).name
-    return tuple(dict.fromkeys(replace(remedy, code=remedy.code.replace('"cuda"', f'"{name}"')) for remedy in found))
+    elif Sign.ALLOCATOR_BROKEN in scene.signs:
+        found = (*found[:1], take.RESTART_PROCESS, *found[1:])
+    device = _device(message)
+    words = (('"cuda"', f'"{device.name}"'), ("nvidia-smi", device.tool or "nvidia-smi"))
+    return tuple(dict.fromkeys(_with_words(remedy, words) for remedy in found))[:MOST]
+
+
+def _with_words(remedy: Remedy, words: Sequence[tuple[str, str]]) -> Remedy:
+    """``remedy`` with the words of CUDA in its code replaced by those of the message's device."""
+    code = remedy.code
+    for cuda, own in words:
+        code = code.replace(cuda, own)
+    return replace(remedy, code=code)
+
+
+MOST = 7
+"""Remedies for one failure: what comes later in a list pays seldom."""
 
 
 _IN_FORCE: Mapping[Sign, tuple[Remedy, ...]] = {
-    Sign.CHECKPOINTED: (take.CHECKPOINTING, take.LIVE_TENSORS_OF_ANY[4]),
+    Sign.CHECKPOINTED: (take.CHECKPOINTING, take.RECOMPUTE_IF_TRAINING),
     Sign.ONE_SAMPLE: (take.SMALLER_BATCHES,),
-    Sign.HALF_SET: (take.MIXED_PRECISION, take.LIVE_TENSORS_OF_ANY[2]),
+    Sign.HALF_SET: (take.MIXED_PRECISION, take.SIXTEEN_BITS),
     Sign.OFFLOAD_SET: (take.OFFLOAD,),
+    Sign.QUANTIZED: (take.WEIGHTS_IN_FEWER_BITS,),
 }
 """What a log shows to be done already → the remedies that would only say it again."""
 
@@ -86,23 +103,40 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
     room = _room(message, scene)
     match diagnosis.kind:
         case Kind.GENUINE:
+            if waiting(message, scene):
+                return (take.LESS_ON_OTHER_STREAMS, *room[:3])
             return (*_batch_search(message, scene), *_beside_others(message, room))
         case Kind.FRAGMENTATION:
             # One call on one input has no sizes that vary from step to step.
             steady = (
                 () if scene.activity is Activity.INFERENCE and Sign.PROGRESSED not in scene.signs else (take.STEADY_SHAPES,)
             )
-            return (*_expandable(message, scene), *steady, *room, *(() if steady else (take.STEADY_SHAPES,)))
+            resumed = tuple(remedy for remedy in room if remedy is take.RELEASE_CHECKPOINT)
+            return (*resumed, *_expandable(message, scene), *steady, *room[:4], *(() if steady else (take.STEADY_SHAPES,)))
         case Kind.PARTLY_FRAGMENTATION:
             # An engine's shapes are its own, and its list has the allocator's setting.
             engine = scene.activity is Activity.ENGINE
-            return room if engine else (*room, *_expandable(message, scene), take.STEADY_SHAPES)
+            return room if engine else (*room[:4], *_expandable(message, scene), take.STEADY_SHAPES)
         case Kind.OWN_RANKS:
             if Sign.TEST_WORKERS in scene.signs:
                 return (take.FEWER_TEST_WORKERS, take.SHOW_ONE_DEVICE)
+            if scene.stage == "restored":
+                return (take.LOAD_ONTO_OWN_DEVICE, take.SET_DEVICE, take.SHOW_ONE_DEVICE, *_other_processes(message)[:1])
+            beside = holders(message)
+            if beside is not None and not beside.ranks and scene.evidence.workers:
+                engine = any(_SERVES.search(name) for pid, name in scene.evidence.workers if pid in dict(beside.named))
+                kept = tuple(
+                    remedy for remedy in room if remedy is not take.NO_GRAPH_PAST_ITS_STEP
+                )  # what grows is the other's
+                return (take.ENGINE_GIVES_BACK if engine else take.SHARE_WITH_WORKERS, *kept[:3])
+            if scene.activity is Activity.LOADING:
+                return (take.LOAD_ONTO_OWN_DEVICE, take.SET_DEVICE, take.ALL_DEVICES_VISIBLE, take.SHOW_ONE_DEVICE)
             return (take.SET_DEVICE, take.ALL_DEVICES_VISIBLE, take.LOAD_ONTO_OWN_DEVICE, take.SHOW_ONE_DEVICE)
         case Kind.OTHER_PROCESSES:
-            return (*_other_processes(message), *(room[:4] if diagnosis.shared else ()))
+            if scene.evidence.beside is not None and message.family is Family.RAW:
+                return (take.SET_DEVICE, take.SHOW_ONE_DEVICE, *_other_processes(message)[:1])
+            own = (take.SET_DEVICE,) if ranks_on_first(message, scene) else ()
+            return (*own, *_other_processes(message), *(room[:4] if diagnosis.shared else ()))
         case Kind.MEMORY_CAP:
             return (_limit(message), *room)
         case Kind.OVERSIZED_REQUEST:
@@ -134,9 +168,15 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
             return _unclear(message, diagnosis, scene, room)
 
 
+_SERVES = re.compile(r"(?i)vllm|sglang|rollout|generat|infer|engine|serv|sampler")
+"""Names of workers that generate, beside one that trains."""
+
+
 def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if diagnosis.doubted:
         return (take.CHECK_TOTAL, take.SHAPES)
+    if diagnosis.refused and Sign.DEVICE_BROKEN in scene.signs:
+        return (take.RESTART_DRIVER, take.FIND_THE_PLACE)
     if diagnosis.refused:
         full = message.total is not None and (message.reserved or message.allocated or 0) > message.total / 4
         return (take.CHECK_DRIVER, take.READ_FIGURES, *(room if full else ()))
@@ -150,8 +190,7 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
     if message.family is Family.WORKER_KILLED and not scene.earlier:
         return (take.READ_WORKER_LOG, take.WHO_KILLED)
     if message.family is Family.LIBRARY_INIT:
-        more = (take.SHARD_WEIGHTS,) if take.SHARD_WEIGHTS not in room else ()
-        return (take.CHECK_INDICES, *room, *more, take.READ_FIGURES)
+        return (take.WHAT_IS_FREE, take.CHECK_INDICES, *room[:3], take.SHARD_WEIGHTS)
     if message.family is Family.DIRECTML:
         return room
     fixed = _UNCLEAR_BY_FAMILY.get(message.family)
@@ -170,7 +209,7 @@ def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[R
 
 
 _UNCLEAR_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
-    Family.WORKER_GONE: (take.READ_ERROR_ABOVE, take.FEWER_WORKERS),
+    Family.WORKER_GONE: (take.READ_ERROR_ABOVE, take.WHO_KILLED, take.FEWER_WORKERS),
     Family.WORKER_KILLED: (take.READ_ERROR_ABOVE, take.WHO_KILLED),
     Family.BUS_ERROR: (take.SEE_SHARED_MEMORY,),
     Family.COMPILER_KILLED: (take.FREE_ON_HOST, take.FEWER_COMPILERS),
@@ -183,11 +222,10 @@ def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
     """What tells more of a failure whose wording is not known; what makes room only where the log shows what was running."""
     if message.backend == "CPU":
         return (take.FREE_ON_HOST,)
-    see = replace(take.WHAT_IS_FREE, code=take.WHAT_IS_FREE.code.replace("nvidia-smi", _device(message).tool or "nvidia-smi"))
     if message.backend == "unknown" or scene.activity is Activity.UNKNOWN or scene.library:
         # Without a traceback it may be any program's line.
-        return (see, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
-    return (see, take.READ_FIGURES, *room)
+        return (take.WHAT_IS_FREE, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
+    return (take.WHAT_IS_FREE, take.READ_FIGURES, *room)
 
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -216,67 +254,13 @@ def _room(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on a device, for what was running there."""
     if message.family is Family.BATCH_SEARCH:
         return ()
-    different = (take.SETTINGS_OF_CHECKPOINT,) if Sign.RESUMED_DIFFERENTLY in scene.signs else ()
-    resumed = (take.RELEASE_CHECKPOINT,) if Sign.RESUMED in scene.signs and scene.trains and not different else ()
-    return (*different, *resumed, *_room_for(message, scene))
-
-
-def _room_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    growth = scene.growth is not None and not scene.growth.of_host
-    large = message.total is not None and message.requested is not None and message.requested >= message.total / 4
-    if scene.activity is Activity.INFERENCE:
-        no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
-        evaluation = (take.SMALLER_EVALUATION,) if scene.stage == "evaluation" else ()
-        first = (*evaluation, *((take.RESULTS_TO_HOST,) if growth else ()))
-        sizes = (take.SHAPES,) if large else ()
-        return (
-            *first, *no_graph, take.INFER_LESS, *sizes, take.RESULTS_TO_HOST, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD, take.FUSED_ATTENTION
-        )  # fmt: skip
-    if scene.stage == "tensor" and (message.total is None or (message.requested or 0) >= message.total / 10):
-        return (take.SHAPES, take.SMALLER_TENSOR, *((take.EARLIER_CELLS,) if Sign.NOTEBOOK in scene.signs else ()))
-    if scene.activity is Activity.LOADING and scene.stage == "data":
-        return (take.DATA_ON_HOST, take.OFFLOAD, take.SHAPES)
-    if scene.activity is Activity.LOADING or message.family is Family.DISPATCHED:
-        gathered = (take.STAY_SPREAD,) if scene.stage == "gathered" else ()
-        restored = (take.LOAD_ONTO_OWN_DEVICE,) if scene.stage == "restored" else ()
-        return (*gathered, *restored, take.WEIGHTS_IN_FEWER_BITS, take.SHARD_WEIGHTS, take.LOAD_ONCE, take.OFFLOAD)
-    if scene.activity is Activity.SAVING:
-        return (take.SHARDED_STATE, take.COPIES_ON_HOST, take.OFFLOAD)
     if scene.activity is Activity.ENGINE:
-        in_pieces = message.unallocated is not None and message.unallocated >= (message.requested or 0) > 0
-        # Large pieces that lie idle are joined by the setting; small ones lie in every cache.
-        in_large = in_pieces and message.total is not None and (message.requested or 0) >= message.total / 64
         settings = _engine(scene.engine, scene.stage, message, scene)
-        joined = _expandable(message, scene) if in_pieces else ()
-        return (*joined, *settings) if in_large else (*settings, *joined)
-    if scene.activity is Activity.COMPILATION:
-        steps = (take.MIXED_PRECISION, take.SMALLER_BATCHES) if scene.trains else ()
-        return (take.COMPILE_PLAINLY, *(() if scene.stage == "extension" else (take.COMPILE_ALONE,)), *steps)
-    shapes = (take.SHAPES, take.FUSED_ATTENTION) if large else ()
-    if scene.activity is Activity.UNKNOWN:
-        return (*((take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()), *take.LIVE_TENSORS_OF_ANY, *(shapes or _tenth(message)))
-    state = (take.OPTIMIZER_STATE,) if scene.stage == "optimizer" else ()
-    margin = (take.MARGIN,) if Sign.SEARCHED in scene.signs else ()
-    kept = (take.NO_GRAPH_PAST_ITS_STEP,) if growth else ()
-    trials = (take.NOTHING_BETWEEN_TRIES,) if Sign.TRIALS in scene.signs else ()
-    live: tuple[Remedy, ...] = take.LIVE_TENSORS
-    if scene.raised and scene.stage != "optimizer":
-        # The traceback shows a step of the training itself: what is for its evaluation comes last.
-        live = (
-            take.NO_GRAPH_PAST_ITS_STEP,
-            take.SMALLER_BATCHES,
-            take.CROP_SAMPLES,
-            take.CHECKPOINTING,
-            take.MIXED_PRECISION,
-            live[0],
-        )
-    return (*margin, *kept, *state, *trials, *live, take.HANDLER, *(shapes or _tenth(message)))
-
-
-def _tenth(message: Message) -> tuple[Remedy, ...]:
-    """Shapes are worth a look if one request is a tenth of the device."""
-    tenth = message.total is not None and message.requested is not None and message.requested >= message.total / 10
-    return (take.SHAPES,) if tenth else ()
+        joined = _expandable(message, scene) if in_large_pieces(message, scene) else ()
+        # Requests of all sizes cut the cache up; before the first one its pieces are the engine's own.
+        first = 0 if scene.stage == "serving" else 1
+        return (*settings[:first], *joined, *settings[first:])
+    return room_on_device(message, scene)
 
 
 def _batch_search(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -329,13 +313,13 @@ def _other_processes(message: Message) -> tuple[Remedy, ...]:
     device = _device(message)
     return (
         Remedy(
-            "Find the processes on the device, and end your own",
+            "Find the processes on the device, and end those that are left over",
             "a crashed run, a notebook's kernel or a loader worker keeps its memory until it exits",
             device.tool + (f"; ps -o pid,user,etime,args -p {pids.replace(' ', ',')}" if pids else ""),
         ),
         Remedy(
             "Take a free device",
-            "no change in the program frees memory of other processes",
+            "no change in the program frees memory of other processes; a container should see its own devices only",
             f"{device.visible or 'CUDA_VISIBLE_DEVICES'}=1 python train.py",
         ),
     )
@@ -369,8 +353,11 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
         return (*switch, take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], *running)
     if message.backend == "MPS":
         # Graphs pile up in a program that runs on; one large call takes buffers.
+        kept = tuple(
+            remedy for remedy in room if remedy not in (take.NO_GRAPH_IN_INFERENCE, take.WEIGHTS_IN_FEWER_BITS, take.OFFLOAD)
+        )
         many = Sign.PROGRESSED in scene.signs or scene.activity is not Activity.INFERENCE
-        return (take.FEWER_METAL_GRAPHS, *room) if many else (*room, take.FEWER_METAL_GRAPHS)
+        return (take.FEWER_METAL_GRAPHS, *kept) if many else (*kept[:2], take.FEWER_METAL_GRAPHS)
     if message.family is Family.WORKSPACE:
         return room
     if message.family is Family.RAW:
@@ -383,8 +370,10 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
         if Sign.WSL in scene.signs:
             return (take.MORE_FOR_WSL, take.LESS_PINNED, take.FIND_THE_PLACE, *_other_processes(message)[:1], *room)
         pinned = (take.LESS_PINNED,) if Sign.OFFLOADED in scene.signs or not message.writer else ()
-        return (take.FIND_THE_PLACE, *pinned, *_other_processes(message)[:1], *room)
-    return (take.LEAVE_ROOM, *_other_processes(message)[:1], *room)
+        if scene.activity is Activity.LOADING:
+            return (*_other_processes(message), *room[:2], *pinned, take.FIND_THE_PLACE)
+        return (take.WHAT_IS_FREE, *pinned, *_other_processes(message)[:1], *room[:3], take.FIND_THE_PLACE)
+    return (*room[:1], take.LEAVE_ROOM, *_other_processes(message)[:1], *room[1:])
 
 
 _STAGE_OF_FAMILY = {
@@ -403,7 +392,8 @@ _STAGE_OF_FAMILY = {
 _ORDER = {
     "weights": ("shard", "quant", "offload"),
     "share": ("others", "share down"),
-    "own share": ("share down", "others"),
+    "most of a share": ("share down", "others"),
+    "beside training": ("share down", "trainer", "quant"),
     "no cache": ("share up", "quant", "shard", "length", "cache"),
     "split": ("length", "cache", "quant", "tokens", "shard"),
     "length": ("length", "share up", "cache", "quant", "shard"),
@@ -411,7 +401,7 @@ _ORDER = {
     "cache": ("share down", "length", "quant", "shard"),
     "component": ("tokens", "seqs", "graphs", "share down", "shard"),
     "serving": ("share down", "tokens", "seqs", "length", "cache", "shard"),
-    "profile": ("tokens", "length", "seqs", "share down"),
+    "profile": ("media", "tokens", "seqs", "length", "share down"),
     "sampler": ("seqs", "share down", "length"),
     "slots": ("seqs",),
     "full": ("seqs", "tokens", "share up", "cache"),
@@ -425,6 +415,12 @@ _SETTINGS = {
     "length": ("Serve shorter sequences", "the cache and the warm-up are sized for the longest", "length", "8192"),
     "seqs": ("Serve fewer sequences at a time", "buffers for logits and sampling are sized for all of them", "seqs", "64"),
     "tokens": ("Prefill fewer tokens at a time", "activations of a prefill scale with them", "tokens", "2048"),
+    "media": (
+        "Allow fewer or smaller pictures in a prompt",
+        "the encoder's part of the warm-up has the most and the largest that a prompt may hold",
+        "media",
+        "",
+    ),
     "share up": (
         "Raise the engine's share of the device",
         "weights come out of it first, the cache gets the rest",
@@ -438,7 +434,7 @@ _SETTINGS = {
         "0.80",
     ),
     "cache": ("Keep the cache of keys and values in 8 bits", "half the bytes for each token", "cache", ""),
-    "graphs": ("Capture fewer CUDA graphs, or none", "they keep 1 to 3 GiB", "graphs", ""),
+    "graphs": ("Capture fewer CUDA graphs, or none", "each size that is captured keeps memory of its own", "graphs", ""),
     "shard": (
         "Spread the weights over several devices",
         "each then holds its part of the weights and of the cache",
@@ -480,14 +476,30 @@ def _share_down(share: float | None) -> str:
     return "0.80" if share is None or share > 0.85 else f"{max(share - 0.15, SMALLEST_SHARE):.2f}"
 
 
+MOSTLY = 0.5
+"""With so much of a device free, an engine may do with less; else what others hold comes first."""
+
+
+def _named(setting: str) -> str:
+    return setting.removeprefix("--").replace("-", "_")
+
+
+def _below(setting: str, usual: str, scene: Scene) -> str:
+    """A value of ``setting`` below the one that the log shows to be in force; the usual one where it shows none, or a larger one."""
+    known = dict(scene.options).get(_named(setting))
+    return usual if known is None or known > int(usual) else str(max(1, known // 2))
+
+
 def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """The engine's settings for ``stage``, by the engine's names for them."""
     if name in MEDIA_ENGINES:
         return _media_engine(name, message, scene)
     engine = ENGINES.get(name)
+    measured = stage == "share" and message.free is not None and message.total is not None
+    fits = share_that_fits(message.free or 0, message.total or 0) if measured else 0.0
     own = Sign.PARENT_ON_DEVICE in scene.signs and stage == "share"
     remedies: list[Remedy] = [take.RELEASE_BEFORE_ENGINE] if own else []
-    for wanted in _ORDER["own share" if own else stage if stage in _ORDER else ""]:
+    for wanted in _ORDER["most of a share" if own or fits >= MOSTLY else stage if stage in _ORDER else ""]:
         if wanted == "others":
             remedies += _other_processes(message)
             continue
@@ -496,7 +508,7 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
             continue
         title, why, field, value = _SETTINGS[wanted]
         setting = str(getattr(engine, field)) if engine is not None else ""
-        if engine is not None and not setting:
+        if (engine is not None and not setting) or (wanted == "media" and Sign.MEDIA not in scene.signs):
             continue
         if wanted == "offload" and Sign.OFFLOAD_SET in scene.signs:
             remedies.append(take.OFFLOAD_TAKES_EFFECT)
@@ -507,36 +519,68 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
             continue
         if wanted == "length":
             # what the engine's own message says would fit
-            value = next((found[1] for pattern in _LENGTHS if (found := pattern.search(message.text))), value)
-        if wanted == "share down" and message.family is Family.ENGINE_SHARE and message.free and message.total:
-            share = share_that_fits(message.free, message.total)
-            if share < SMALLEST_SHARE:
+            value = next((found[1] for pattern in _LENGTHS if (found := pattern.search(message.text))), "") or _below(
+                setting, value, scene
+            )
+        if wanted in ("seqs", "tokens"):
+            value = _below(setting, "16384" if "total" in setting else value, scene)
+        if wanted == "shard":
+            value = str(2 * max(1, dict(scene.options).get(_named(setting), 1)))
+        if wanted == "share down" and measured:
+            if fits < SMALLEST_SHARE:
                 continue
-            value = f"{share:.2f}"
+            value, why = (
+                f"{fits:.2f}",
+                "it then asks for no more than is free now; what weights and cache need must fit into it",
+            )
         joint = "" if not value or " " in setting or "," in setting else " " if setting.startswith("--") else "="
         remedies.append(Remedy(title, why, f"{setting}{joint}{value if joint else ''}"))
     return tuple(remedies)
 
 
+def _far_off(message: Message) -> bool:
+    """Whether an estimate is so much more than what is seen that one of the two figures may be wrong."""
+    return message.free is None or message.requested is None or message.requested > 2 * message.free
+
+
+_BOUNDS = {
+    "weights": "-ngl 20 --tensor-split 1,1        # fewer layers on the device, or a smaller quantization",
+    "cache": "-c 8192 --cache-type-k q8_0 --cache-type-v q8_0        # then fewer layers on the device, -ngl",
+    "compute": "-ub 256 -fa on        # then a smaller context, -c, or fewer layers on the device, -ngl",
+}
+"""Buffer of llama.cpp that was refused → what sizes it."""
+
+
 def _other_program(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     setting = OTHER_PROGRAMS.get(message.writer)
+    if message.writer == "llama.cpp" and scene.stage in _BOUNDS:
+        setting = (f"{_BOUNDS[scene.stage]}\n{LLAMA_ELSEWHERE}", "")
     bounded = (
         (Remedy(f"Bound what {message.writer} takes, by its own settings", "its documentation names them", setting[0]),)
         if setting is not None
         else (Remedy(f"Look for the settings of {message.writer}", "it decides by itself how much it allocates"),)
     )
     if is_check(message):
-        return (take.CHECK_ESTIMATE, *bounded)
+        doubted = scene.signs & {Sign.LIMITED, Sign.WORKERS} or _far_off(message)
+        if message.backend != "CPU":
+            return (take.CHECK_ESTIMATE, *bounded)
+        return (
+            (take.CHECK_ESTIMATE, *bounded, take.MORE_ROOM_ON_HOST)
+            if doubted
+            else (take.MORE_ROOM_ON_HOST, *bounded, take.CHECK_ESTIMATE)
+        )
     if message.backend == "CPU":
         return bounded
-    picture = (take.PICTURES_ON_HOST,) if Sign.PICTURE in scene.signs and message.writer == "llama.cpp" else ()
+    block = (take.CHECK_DRIVER,) if message.backend == "XPU" else ()
+    picture = (take.PICTURES_ON_HOST,) if scene.stage == "picture" and message.writer == "llama.cpp" else ()
     return (
         *picture,
+        *block,
         *bounded,
         Remedy(
             "Leave it room on the device",
             "what PyTorch or another process holds there, its idle cache included, is not given back for it",
-            f"{_device(message).tool or 'nvidia-smi'}        # who holds what; or a device of its own",
+            "nvidia-smi        # who holds what; or a device of its own",
         ),
     )
 
@@ -556,7 +600,8 @@ def _host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if scene.stage == "extension":
         return (take.FEWER_COMPILERS,)
     if message.family is Family.RAW:
-        return (take.PINNED, take.FEWER_WORKERS) if scene.trains or Sign.LOADER in scene.signs else (take.PINNED,)
+        state = (take.LESS_STATE_ON_HOST,) if Sign.STATE_ON_HOST in scene.signs else ()
+        return (take.PINNED, *state, take.FEWER_WORKERS)
     if message.family is Family.NCCL:
         return (take.NCCL_WITHOUT_HOST_MEMORY, take.MORE_SHARED_MEMORY)
     return (*_limits_of_host(message, scene), *_room_on_host(message, scene))
@@ -585,12 +630,9 @@ def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs else ()))
 
 
-_FROM_OUTSIDE = (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.WORKER_GONE, Family.KERNEL_KILLED)
-
-
 def _asked_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """More memory of the host, for a process that was ended from outside."""
-    if message.family not in _FROM_OUTSIDE:
+    if message.family not in FROM_OUTSIDE:
         return ()
     code = _LIMITS.get(message.writer, "")
     asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
@@ -601,75 +643,11 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on the host, for what was running there; a limit that the log shows comes first."""
     if message.writer == "LLVM":
         return (take.MORE_FOR_COMPILER,)
-    more, room = _asked_for(message, scene), _less_on_host(message, scene)
+    more, room = _asked_for(message, scene), room_on_host(message, scene)
     told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST}
     nothing_known = scene.activity is Activity.UNKNOWN and not told and not scene.trains
     shown = message.family is Family.HOST_LIMIT or Sign.LIMITED in scene.signs or nothing_known
     return tuple(dict.fromkeys((*more, *room) if shown else (*room, *more)))
-
-
-def _less_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    from_outside = message.family in _FROM_OUTSIDE
-    loader = scene.trains or Sign.LOADER in scene.signs or "worker" in message.text
-    workers = (take.FEWER_WORKERS,) if loader else ()
-    if scene.activity is Activity.SAVING:
-        return (take.SHARDED_STATE, *workers)
-    if Sign.STATE_BUILT in scene.signs:
-        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY)
-    if message.family is Family.HOST_ARRAY and "for an array" in message.text:
-        large = message.requested is not None and message.requested >= 16 * GIB
-        return (
-            *((take.SHAPES,) if large else ()),
-            take.ARRAYS_IN_PARTS,
-            *(() if large else (take.SHAPES,)),
-            take.FEWER_WORKERS,
-        )
-    if Sign.STATE_ON_HOST in scene.signs:
-        return (take.LESS_STATE_ON_HOST, take.LOAD_LAZILY, take.FEWER_WORKERS)
-    if Sign.SERVER_WORKERS in scene.signs:
-        return (take.FEWER_SERVER_WORKERS, take.LOAD_LAZILY, take.LESS_ON_HOST)
-    if scene.activity is Activity.ENGINE and from_outside:
-        return (take.LESS_OF_ENGINE_ON_HOST,)
-    if scene.library and from_outside and not scene.trains:
-        return (take.LESS_ON_HOST,)
-    if scene.activity is Activity.LOADING:
-        return (take.LOAD_LAZILY, take.WEIGHTS_IN_FEWER_BITS, take.LOAD_ONCE, *(() if from_outside else (take.FEWER_WORKERS,)))
-    if scene.activity is Activity.INFERENCE:
-        return _inference_on_host(message, scene, workers)
-    if message.writer == "Ray":
-        return (take.FEWER_ACTORS, *workers, take.LOAD_LAZILY)
-    if from_outside:
-        if not loader:
-            return (take.LOAD_LAZILY, take.FIND_WHAT_GROWS)
-        return (take.FEWER_WORKERS, take.NO_GRAPH_PAST_ITS_STEP, take.LOAD_LAZILY)
-    if scene.activity is Activity.UNKNOWN and message.family is Family.HOST_ARRAY:
-        return (take.ARRAYS_IN_PARTS, take.LOAD_LAZILY, take.FEWER_WORKERS)
-    if scene.activity is Activity.UNKNOWN:
-        return (
-            *take.LIVE_TENSORS_OF_ANY[:1],
-            take.NO_GRAPH_PAST_ITS_STEP,
-            take.LOAD_LAZILY,
-            take.FEWER_WORKERS,
-            *take.LIVE_TENSORS_OF_ANY[1:],
-        )
-    return (
-        take.NO_GRAPH_IN_INFERENCE,
-        take.NO_GRAPH_PAST_ITS_STEP,
-        take.FEWER_WORKERS,
-        take.LOAD_LAZILY,
-        take.SMALLER_BATCHES,
-        take.CHECKPOINTING,
-    )
-
-
-def _inference_on_host(message: Message, scene: Scene, workers: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    no_graph = () if scene.no_grad else (take.NO_GRAPH_IN_INFERENCE,)
-    if message.family in _FROM_OUTSIDE:
-        return (*workers, take.UNLOAD, take.LOAD_LAZILY, take.INFER_LESS, take.WEIGHTS_IN_FEWER_BITS, *no_graph)
-    if scene.no_grad:
-        small = message.requested is not None and message.requested < 64 * MIB
-        return (take.UNLOAD, *(() if small else (take.INFER_LESS,)), take.LOAD_LAZILY)
-    return (*no_graph, take.NO_GRAPH_PAST_ITS_STEP, take.INFER_LESS, take.FEWER_WORKERS, take.LOAD_LAZILY)
 
 
 _WITHOUT_CACHE = frozenset(
@@ -692,8 +670,8 @@ def sentence_about_empty_cache(message: Message, diagnosis: Diagnosis) -> str:
     if diagnosis.kind not in kinds or diagnosis.doubted or not call or message.family in _WITHOUT_CACHE:
         return ""
     return (
-        f"{call} does not help: PyTorch returned every unused segment before it raised, and the call cannot free a tensor that is "
-        "still referenced."
+        f"{call} at the failing line does not help: PyTorch returned every unused segment before it raised, and the call cannot free a "
+        "tensor that is still referenced."
     )
 
 

@@ -6,7 +6,7 @@ The order of the questions is fixed; the first that is answered with yes decides
  1. a limit is printed and R + Q reaches 98 % of it         → memory-cap
  2. figures contradict each other                            → unclear
  3. Q > T; with an empty process on memory that the host and the device share, T itself is doubted → oversized-request, unclear
- 4. processes with equal shares and neighbouring numbers hold more than a tenth of T → own-ranks
+ 4. workers of the same job hold more than a tenth of T, or several ranks restore a checkpoint to one device → own-ranks
  5. others hold more than half of T; or a quarter, if F covers Q and is below T/20 → other-processes
  6. F covers what the driver was asked for, and A < T/2 or F > T/20
       R + Q within 0.2 % of a multiple of 5 % of T           → memory-cap (not printed)
@@ -21,7 +21,8 @@ A cache that is nine tenths full has idle ends between its tensors, as every cac
 a step later. So would one that gets the last idle piece of a device of which others hold a quarter.
 
 Before it raises, the caching allocator has given every wholly unused segment back to the driver, so X is what lies between
-live tensors. Private pools (CUDA graphs) are printed inside A, and X is printed without them
+live tensors, or what waits for work on another stream: that is active, and counted by the memory summary as such; it is no fragment.
+Private pools (CUDA graphs) are printed inside A, and X is printed without them
 (c10/cuda/CUDACachingAllocator.cpp), so live tensors are A less the pools. Messages without figures are in `meanings`.
 """
 
@@ -193,8 +194,9 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
         _unified(m, scene, m.total, reserved, beside)
         or _shared_device(m, scene, m.total, reserved, beside)
         or _room(m, m.total, reserved, m.allocated)
+        or _held_back(m, scene, m.total, m.allocated)
         or _fragmented(m, m.total, reserved, m.allocated, beside)
-        or (_other_processes(m, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
+        or (_other_processes(m, scene, m.total, reserved, beside) if beside.of_others > m.total / 4 else None)
         or _full(m, scene, m.total, reserved, m.allocated, beside)
     )
 
@@ -271,10 +273,43 @@ def _oversized(m: Message, scene: Scene, beside: Holders) -> Diagnosis | None:
     )
 
 
+def _of_same_job(m: Message, scene: Scene, total: int, beside: Holders) -> Diagnosis | None:
+    """What processes of the same job hold: a worker whose number is in the log, or ranks that read a checkpoint back to its device."""
+    names = dict(scene.evidence.workers)
+    mine = [(pid, size) for pid, size in beside.named if pid in names]
+    held = sum(size for _, size in mine)
+    if held > total / 10:
+        workers = ", ".join(f"process {pid} ({names[pid]})" for pid, _ in mine[:8])
+        return Diagnosis(
+            Kind.OWN_RANKS,
+            f"{format_size(held)} ({percent(held, total)}) of this device are held by {workers}, which the log shows to be of the same job.",
+            (
+                "it is no stranger that may be ended: the job's own parts share the device",
+                *circumstances(scene, device=True),
+                *_shares(m, total, m.reserved or m.allocated or 0, m.allocated or 0),
+            ),
+        )
+    if scene.stage == "restored" and Sign.RANKS in scene.signs and not m.device and beside.unnamed > total / 10:
+        return Diagnosis(
+            Kind.OWN_RANKS,
+            f"Several ranks read a checkpoint back to device {m.device or 0}, from which it was saved; {format_size(beside.unnamed)} of it are held "
+            "outside this process.",
+            (
+                "the log shows a launch with several ranks, and the failing call restores a tensor to the device that is written in the file",
+                f"this process holds {format_size(m.reserved or m.allocated or 0)} of {format_size(total)}",
+                "the message does not name who holds the rest: a stranger's process is possible, too",
+            ),
+        )
+    return None
+
+
 def _shared_device(m: Message, scene: Scene, total: int, reserved: int, beside: Holders) -> Diagnosis | None:
+    same_job = _of_same_job(m, scene, total, beside)
+    if same_job is not None:
+        return same_job
     taken_again = _had_room(m, total) and (m.free or 0) <= total / 20
     if beside.of_others > total / 2 or (taken_again and beside.of_others > total / 4):
-        return _other_processes(m, total, reserved, beside)
+        return _other_processes(m, scene, total, reserved, beside)
     if beside.of_ranks <= total / 10:
         return None
     share = own_share(m)
@@ -429,11 +464,27 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
     else:
         headline = f"{format_size(live)} of live tensors and {format_size(requested)} more do not fit into {format_size(total)}"
         headline += " together with what else is there." if sum(others(m) or ()) else "."
-    if scene.activity is Activity.ENGINE and idle is not None and idle >= requested:
-        shares = (*shares, "the idle part would have been enough in one piece: fragmentation has a part in it")
+    if in_large_pieces(m, scene):
+        shares = (*shares, "the idle part would have been enough in one piece: fragmentation may have a part in it")
+    if Sign.ALLOCATOR_BROKEN in scene.signs:
+        shares = (
+            *shares,
+            "the internal assertion beside it comes of it: the allocator is broken until the process is restarted",
+        )
     if requested >= total / 4:
         shares = (f"one allocation asks for {percent(requested, total)} of the device: {elements(requested, scene)}", *shares)
     return Diagnosis(Kind.GENUINE, headline, (*((f"it failed {while_}",) if while_ else ()), *shares))
+
+
+def in_large_pieces(m: Message, scene: Scene) -> bool:
+    """Whether an engine's idle cache would have been enough in one piece, for a request that is a part of the device that counts.
+
+    Small pieces lie in every cache; and what lies idle is of no use to the capture of a graph, which has a pool of its own.
+    """
+    idle, requested, total = m.unallocated, m.requested, m.total
+    if scene.activity is not Activity.ENGINE or scene.stage == "graphs" or idle is None or not requested or total is None:
+        return False
+    return idle >= requested >= total / 64
 
 
 def _beside_cache(m: Message, total: int, reserved: int, beside: Holders) -> int:
@@ -463,6 +514,29 @@ def _shares(m: Message, total: int, reserved: int, allocated: int) -> list[str]:
     return sentences
 
 
+def waiting(m: Message, scene: Scene) -> int:
+    """Bytes of blocks that are freed, but wait for work on another stream: what is active and not allocated. 0 if it is not much."""
+    seen = scene.evidence
+    active, live = (m.active, m.allocated) if m.active is not None else (seen.active, seen.allocated)
+    held = active - live if active is not None and live is not None else 0
+    return held if held > max(m.requested or 0, (m.total or 0) / 10) else 0
+
+
+def _held_back(m: Message, scene: Scene, total: int, allocated: int) -> Diagnosis | None:
+    held = waiting(m, scene)
+    if not held:
+        return None
+    return Diagnosis(
+        Kind.GENUINE,
+        f"{format_size(held)} of the cache are freed, but wait for work on another stream: they are active, not idle, and no fragments.",
+        (
+            f"live tensors {format_size(allocated)} of {format_size(total)} ({percent(allocated, total)})",
+            "a block that another stream has used comes back only when that stream has passed it; one late stream holds back all that follow",
+            "no setting of the allocator joins such blocks",
+        ),
+    )
+
+
 def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
     """What others hold, for a diagnosis that has another cause; () where it is no more than contexts take."""
     held = beside.of_ranks + beside.of_others
@@ -478,7 +552,12 @@ def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
     return (f"held outside this process {size}{whose}",)
 
 
-def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> Diagnosis:
+def ranks_on_first(m: Message, scene: Scene) -> bool:
+    """Whether nobody is named for what is held of device 0, in a launch with several ranks."""
+    return Sign.RANKS in scene.signs and not m.device and not m.processes and m.this_process is None
+
+
+def _other_processes(m: Message, scene: Scene, total: int, reserved: int, beside: Holders) -> Diagnosis:
     share = own_share(m)
     own = share if share is not None else reserved
     named = sum(size for _, size in beside.named)
@@ -490,6 +569,10 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
             f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
             + ("" if beside.named or m.processes else ", or a program that this one has started")
             + ("" if share is not None else "; or to this process itself, outside PyTorch's cache")
+        )
+    if ranks_on_first(m, scene):
+        because.append(
+            "the log shows several ranks: each that does not choose its device takes device 0, so these may be its own"
         )
     last_pieces = m.unallocated is not None and m.requested is not None and 0 <= m.unallocated - m.requested < total / 20
     if last_pieces and not _had_room(m, total):
@@ -508,10 +591,14 @@ def _other_processes(m: Message, total: int, reserved: int, beside: Holders) -> 
             if enough
             else f"even with all of it free, the {format_size(m.requested)} asked for would not fit"
         )
+    doubtful = shared and share is None and not beside.named
     small = ", a small device" if total <= 8 * GIB and held <= total / 2 else ""
     return Diagnosis(
         Kind.OTHER_PROCESSES,
-        f"Others hold {format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small}.",
+        f"{format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small} are neither free nor in PyTorch's cache: others hold "
+        "them, or this process beside its cache."
+        if doubtful
+        else f"Others hold {format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small}.",
         tuple(because),
         shared=shared,
     )
@@ -542,8 +629,8 @@ def _mps(m: Message, scene: Scene) -> Diagnosis:
     if other > m.allowed / 2:
         return Diagnosis(
             Kind.OUTSIDE_CACHE,
-            f"{format_size(other)} of this process's GPU memory are no tensors: Metal's own buffers, as convolutions take them, its graphs and their caches.",
-            figures,
+            f"{format_size(other)} of this process's GPU memory are no tensors of PyTorch; what they are, the message does not say.",
+            (*figures, "usual: Metal's own buffers, as convolutions take them, its compiled graphs and their caches"),
         )
     return Diagnosis(
         Kind.GENUINE,

@@ -20,6 +20,7 @@ class Engine:
     shard    devices that share the weights
     offload  part of the weights on the host
     quant    weights in fewer bits
+    media    pictures and films of one prompt
     source   the engine's page or file that lists them
     """
 
@@ -33,6 +34,7 @@ class Engine:
     offload: str
     quant: str
     source: str
+    media: str = ""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -48,6 +50,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             offload="--cpu-offload-gb",
             quant="--quantization",
             source="docs.vllm.ai/en/latest/configuration/conserving_memory",
+            media='--limit-mm-per-prompt \'{"image": 1, "video": 0}\'        # and smaller ones: --mm-processor-kwargs',
         ),
         "SGLang": Engine(
             share="--mem-fraction-static",
@@ -64,7 +67,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "TGI": Engine(
             share="--cuda-memory-fraction",
             length="--max-total-tokens",
-            seqs="--max-batch-size",
+            seqs="--max-batch-total-tokens",
             tokens="--max-batch-prefill-tokens",
             cache="--kv-cache-dtype fp8_e5m2",
             graphs="--cuda-graphs 0",
@@ -163,11 +166,15 @@ MEDIA_ENGINES: Mapping[str, MediaEngine] = MappingProxyType(
 )
 """Engines whose lists have no cache of keys and values."""
 
+LLAMA_ELSEWHERE = (
+    "OLLAMA_MAX_LOADED_MODELS=1 OLLAMA_NUM_PARALLEL=1        # ollama, beside num_ctx and num_gpu; `ollama stop MODEL`\n"
+    "Llama(path, n_ctx=4096, n_batch=256, n_gpu_layers=20)        # llama-cpp-python"
+)
+"""The same settings where llama.cpp is called by another program."""
 OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "llama.cpp": (
-            "-c 4096 --cache-type-k q8_0 -ngl 20 --tensor-split 1,1        # llama-cpp-python: n_ctx, type_k, n_gpu_layers\n"
-            "OLLAMA_MAX_LOADED_MODELS=1 OLLAMA_NUM_PARALLEL=1        # ollama, beside num_ctx and num_gpu; `ollama stop MODEL`",
+            f"-c 4096 --cache-type-k q8_0 -ngl 20 --tensor-split 1,1        # context, cache, layers on the device\n{LLAMA_ELSEWHERE}",
             "llama.cpp tools/server/README.md; ollama docs/faq.md",
         ),
         "CTranslate2": (

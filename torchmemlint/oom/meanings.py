@@ -281,17 +281,54 @@ def _many_reasons(who: str) -> Diagnosis:
     )
 
 
+_PIN_CONTEXT = (
+    "the error is the same if the context that pinning needs has no room on its device: `nvidia-smi` shows whether one is full"
+)
 _WSL = "under WSL, the same error comes when the virtual machine's own memory is used up, which is half of the machine's by default"
+
+
+def _full_card(scene: Scene) -> tuple[str, ...]:
+    """A sentence about a device that nvidia-smi shows to be full; () where the log shows none."""
+    full = scene.evidence.full
+    return (
+        ()
+        if full is None
+        else (f"nvidia-smi in the log shows a full device: {format_size(full[0])} of {format_size(full[1])}",)
+    )
 
 
 def _raw(m: Message, scene: Scene) -> Diagnosis:
     if scene.library and not m.writer:
         return _other_program(replace(m, writer=scene.library), scene)
+    if Sign.DEVICE_BROKEN in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The device cannot be used at all: another error in the log says so, and it is not one of memory.",
+            (
+                "a driver in a bad state refuses any request, and may call it out of memory",
+                "no model or batch is too large for that",
+            ),
+            refused=True,
+        )
+    beside = scene.evidence.beside
+    if beside is not None:
+        return Diagnosis(
+            Kind.OTHER_PROCESSES,
+            f"The program works on another device, but needs a context on device {beside[0]}, too, on which {format_size(beside[1])} are in use.",
+            (
+                "nvidia-smi's table in the log shows it there with a bare context, beside its memory on another device",
+                "a call without a device, as pinning or a load, goes to the current device, which is 0 until it is set",
+            ),
+            shared=True,
+        )
     if scene.stage == "pinning" or _OF_HOST.search(m.text) is not None:
         return Diagnosis(
             Kind.HOST_MEMORY,
             "Memory of the host could not be pinned (page-locked).",
-            ("pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",),
+            (
+                "pinned memory is the host's, and cannot be swapped; containers, WSL and `ulimit -l` limit it",
+                *(() if m.family is not Family.RAW or _OF_HOST.search(m.text) else (_PIN_CONTEXT,)),
+            ),
         )
     if _MANY_REASONS.search(m.text) is not None and _NOTHING_FREE.search(m.text) is None:
         return _many_reasons("The device's runtime")
@@ -306,6 +343,18 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
         )
     if Sign.COLLECTIVE in scene.signs:
         return _nccl(m, scene)
+    if _full_card(scene) and not m.writer and scene.activity is not Activity.ENGINE:
+        free = sum(used < total / 20 for used, total in scene.evidence.cards)
+        return Diagnosis(
+            Kind.OTHER_PROCESSES,
+            "The driver had no memory left: nvidia-smi in the log shows a full device.",
+            (
+                *_full_card(scene),
+                *((f"{free} of the devices that it shows {'are' if free > 1 else 'is'} free",) if free else ()),
+                "what it shows after this program has ended belongs to others; while the program runs, it may be the program's own",
+            ),
+            shared=True,
+        )
     late = "such errors may be reported later than they happen, so the traceback can point elsewhere"
     if m.writer:
         found = _outside(m.writer)(m, scene)
@@ -399,7 +448,7 @@ def _gone(m: Message, scene: Scene) -> Diagnosis:
             "A worker process ended: by the error that stands above, or killed by the system as the host's memory ran out.",
             ("such a message comes whatever ended the worker: read the error above first", f"the error above: {scene.earlier}"),
         )
-    if re.search(r"process pool|compilation subprocess", m.text) is not None:
+    if re.search(r"process pool|compilation subprocess|lost communication", m.text) is not None:
         return Diagnosis(
             Kind.UNCLEAR,
             "A worker process ended without a word: it crashed, or the system killed it, as it does when the host's memory runs out.",
@@ -533,12 +582,26 @@ def _managed(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def _library(m: Message, scene: Scene) -> Diagnosis:
+    if Sign.ASSERTED in scene.signs:
+        return _library_init(m, scene)
+    found = _outside("A library (its handle or workspace)")(m, scene)
+    doubt = "a kernel that failed before, as by an index beyond its table, seldom shows in the same way: run once with CUDA_LAUNCH_BLOCKING=1"
+    return replace(found, because=(*_full_card(scene), *found.because, doubt))
+
+
 def _library_init(m: Message, scene: Scene) -> Diagnosis:
     if Sign.ASSERTED in scene.signs:
         return Diagnosis(
             Kind.NOT_MEMORY,
             "A kernel failed before, so nothing more runs on the device; that a library could not start comes of it.",
             ("the assertion or the address error in the log is the cause: most often an index or a label out of range",),
+        )
+    if _full_card(scene):
+        return Diagnosis(
+            Kind.OUTSIDE_CACHE,
+            "A CUDA library could not start, and the device is full: no memory was left for its handle.",
+            (*_full_card(scene), "what the library needs does not come from PyTorch's cache, but must fit on the device, too"),
         )
     return Diagnosis(
         Kind.UNCLEAR,
@@ -719,6 +782,15 @@ def is_check(m: Message) -> bool:
     return m.family is Family.OTHER_PROGRAM and _CHECKED.search(m.text) is not None
 
 
+_BUFFERS = {
+    "weights": "the buffer that was refused is that of weights: context and cache have not been allocated yet",
+    "cache": "the buffer that was refused is the cache of keys and values, which the context and the number of requests size",
+    "compute": "the buffer that was refused is that for computing, which the batch and the context size",
+    "picture": "the buffer that was refused is that of the pictures' encoder: what layers and context leave free must hold it, too",
+}
+_BLOCKS = "a driver may refuse one large block with room left on the device (Intel GPUs, Vulkan): see what is free beside it"
+
+
 def _other_program(m: Message, scene: Scene) -> Diagnosis:
     if "CL_OUT_OF_RESOURCES" in m.text:
         return _many_reasons("OpenCL")
@@ -729,14 +801,18 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
             ("what does not go to the devices lies there: layers, cache and buffers", "the message is not PyTorch's"),
         )
     size = f" {format_size(m.requested)}" if m.requested is not None else ""
+    buffer = _BUFFERS.get(scene.stage, "") if m.writer == "llama.cpp" else ""
     if is_check(m):
         there = f", of which it sees {format_size(m.free)}" if m.free is not None else ""
         return Diagnosis(
             Kind.OTHER_PROGRAM,
             f"{m.writer} refused before it allocated anything: by its own estimate it needs{size or ' more'}{there or ' than there is'}.",
             (
-                "nothing ran out: such a check can be wrong on both sides, in what it needs and in what it takes for free",
-                "in a container, a program may count the page cache as used, or the machine's memory as its own",
+                "free space on a disk does not count"
+                if m.backend == "CPU"
+                else "what others hold of the device counts against it",
+                "such a check can be wrong on both sides: in a container, a program may count the page cache as used, or the machine's memory "
+                "as its own",
                 "the message is not PyTorch's",
             ),
         )
@@ -744,7 +820,9 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
         Kind.OTHER_PROGRAM,
         f"{m.writer.replace('the ', 'The ', 1)} ran out of memory{size and ' asking for' + size}; the message is not PyTorch's.",
         (
+            *((buffer,) if buffer else ()),
             *(("no device has that much: the size was computed wrongly",) if (m.requested or 0) >= TIB else ()),
+            *((_BLOCKS,) if (m.backend == "XPU" or "ulkan" in m.text) and (m.requested or 4 * GIB) >= GIB else ()),
             "it has an allocator of its own: settings of PyTorch's, and advice about its cache, do not apply to it",
         ),
     )
@@ -804,7 +882,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
     Family.WORKSPACE: _outside("An operator (its workspace)"),
     Family.POOL: _pool,
     Family.RAW: _raw,
-    Family.LIBRARY: _outside("A library (its handle or workspace)"),
+    Family.LIBRARY: _library,
     Family.NCCL: _nccl,
     Family.LIBRARY_INIT: _library_init,
     Family.NO_PLAN: _no_plan,

@@ -76,7 +76,7 @@ def parse_size(number: str, unit: str, *, labels_are_binary: bool = False) -> in
 
 # What must not be mistaken for a message although a head matches: program text that names one.
 _PROGRAM_TEXT = re.compile(
-    r"^\s*(?:if|elif|raise|assert|except|return|#|\"|')(?=[\s\"'(#])|\bin str\(|\"out of memory\"|"
+    r"^\s*(?:if|elif|raise|assert|except|return|#(?!#\[)|\"|')(?=[\s\"'(#])|\bin str\(|\"out of memory\"|"
     r"\b(?:print|warn|log\w*\.\w{1,20})\(f?[\"']"
 )
 
@@ -123,10 +123,11 @@ def _tells_of_failure(line: str, found: re.Match[str], raw: str) -> bool:
 _PLACES = (
     ("CUDA", re.compile(r"(?i)\b(?:cuda\w*|nvidia\w*|cu(?:blas|dnn)\w*|cuMem\w*)")),
     ("HIP", re.compile(r"(?i)\b(?:hip(?!po)\w*|rocm\w*|hsa_\w*|amdgpu)")),
-    ("XPU", re.compile(r"(?i)\b(?:xpu\w*|sycl\w*|level[_ ]zero|UR_RESULT\w*)")),
+    ("XPU", re.compile(r"(?i)(?:\b|_)(?:xpu|sycl|level[_ ]zero|UR_RESULT)")),
     ("NPU", re.compile(r"(?i)\b(?:npu\w*|acl(?:rt|nn)?\w*|ascend\w*|hccl\w*|cann)\b")),
     ("HPU", re.compile(r"(?i)\b(?:hpu\w*|habana\w*|gaudi\w*|synapse\w*)")),
-    ("MPS", re.compile(r"\b(?:MPS\w*|Metal\w*|MTL\w*)")),
+    ("MPS", re.compile(r"\b(?:MPS\w*|Metal\w*|MTL\w*)|ggml_metal")),
+    ("device", re.compile(r"(?i)(?:\b|_)(?:vulkan|vk_error|tpu\b|hbm\b|opencl|cl_out_of|cl_mem)")),
 )
 _ON_DEVICE = re.compile(r"(?i)\b(?:gpus?|v?ram on|vram|device|video memory|hbm|accelerator)\b")
 _ON_HOST = re.compile(
@@ -145,6 +146,8 @@ def _place(words: str) -> str:
 def find_head(line: str, raw: str = "") -> Begun | None:
     """The message that ``line`` (prefix and colours removed) begins; None when it begins none. ``raw`` is the line with its prefix."""
     for head in HEADS:
+        if not any(word in line for word in head.texts):
+            continue
         found = head.pattern.search(line)
         if found is None:
             continue
@@ -156,6 +159,8 @@ def find_head(line: str, raw: str = "") -> Begun | None:
         if head.family is not Family.OTHER_PROGRAM and _NOT_OURS.search(line[: found.end()]):
             return None
         backend = next((group for group in found.groups() if group and _BACKEND.fullmatch(group)), head.backend)
+        if head.family is Family.OTHER_PROGRAM and backend == "CUDA":
+            backend = next((place for place, sign in _PLACES if sign.search(line)), backend)
         return Begun(head, backend, found.start())
     return None
 
@@ -229,7 +234,7 @@ _REQUEST = {
     Family.POOL: r"for size::(\d{1,20})()",
     Family.BLOCK_LIMIT: rf"Tried to allocate {SIZE}",
     Family.RAW: r"Requested size was (\d{1,20}) (bytes)",
-    Family.OTHER_PROGRAM: r"(?:allocating|trying to allocate|attempted to allocate|requested buffer of size|requested bytes of|buffer of size|Requested size was|allocation: [Rr]equested|"
+    Family.OTHER_PROGRAM: r"(?:allocating|can't allocate|allocation of size|trying to allocate|attempted to allocate|requested buffer of size|requested bytes of|buffer of size|Requested size was|allocation: [Rr]equested|"
     r"amount of GPU memory \(|requires more system memory \() ?(\d{1,24}(?:\.\d{1,9})?) ?((?:bytes\b|[KMGTPE]i?B\b)?)",
     Family.KERNEL_KILLED: r"anon-rss:(\d{1,15})(kB)",
     Family.BARE: r"Need: (\d{1,6}\.\d)(GB) free",

@@ -56,36 +56,85 @@ CHECKPOINTING = Remedy(
     "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
     Advice.CHECKPOINTING,
 )
-LIVE_TENSORS = (NO_GRAPH_IN_INFERENCE, NO_GRAPH_PAST_ITS_STEP, MIXED_PRECISION, SMALLER_BATCHES, CHECKPOINTING)
-LIVE_TENSORS_OF_ANY = (
-    NO_GRAPH_IN_INFERENCE,
-    Remedy(
-        "Halve what one step works on: the batch, the length, the resolution",
-        "activations scale with the batch, attention with the square of the length, images with their area; where it trains, two halves with "
-        "their gradients added give the same step",
-        "results = [model(part) for part in inputs.split(8)]",
-        Advice.SMALLER_BATCHES,
-    ),
-    Remedy(
-        "Compute in bfloat16 or float16",
-        "activations take half the bytes; weights do, too, if they are loaded so; on a GPU without bfloat16 use float16",
-        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
-        Advice.PRECISION,
-    ),
-    Remedy(
-        "After a step, keep numbers or results on the host, not tensors of the device",
-        "what is collected there grows from step to step, with its graph if it has one",
-        "history.append(output.detach().cpu())",
-        Advice.NO_GRAPH_KEPT,
-    ),
-    Remedy(
-        "If it trains: recompute activations instead of storing them",
-        "measured 0.08 of the activations with a checkpoint per layer; it costs about one more forward",
-        "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
-        Advice.CHECKPOINTING,
-    ),
+SMALLER_STEPS = Remedy(
+    "Halve what one step works on: the batch, the length, the resolution",
+    "activations scale with the batch, attention with the square of the length, images with their area; where it trains, two halves with "
+    "their gradients added give the same step",
+    "results = [model(part) for part in inputs.split(8)]",
+    Advice.SMALLER_BATCHES,
 )
-"""What makes room where the log does not show whether the program trains or infers."""
+"""This and the next three are for a program of which the log does not show whether it trains or infers."""
+SIXTEEN_BITS = Remedy(
+    "Compute in bfloat16 or float16",
+    "activations take half the bytes; weights do, too, if they are loaded so; on a GPU without bfloat16 use float16",
+    'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
+    Advice.PRECISION,
+)
+RESULTS_AS_NUMBERS = Remedy(
+    "After a step, keep numbers or results on the host, not tensors of the device",
+    "what is collected there grows from step to step, with its graph if it has one",
+    "history.append(output.detach().cpu())",
+    Advice.NO_GRAPH_KEPT,
+)
+RECOMPUTE_IF_TRAINING = Remedy(
+    "If it trains: recompute activations instead of storing them",
+    "measured 0.08 of the activations with a checkpoint per layer; it costs about one more forward",
+    "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
+    Advice.CHECKPOINTING,
+)
+ONE_PROCESS_PER_DEVICE = Remedy(
+    "Run one process for each device",
+    "DataParallel keeps the model, the gathered outputs and the gradients of all on the first device, which is full before the others",
+    "model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])        # torchrun --nproc_per_node 4 train.py",
+)
+BALANCED_MAP = Remedy(
+    "Leave room for activations on the first device",
+    'device_map="auto" fills the devices in their order with weights; the inputs, the cache and the last layer\'s output need room there, too',
+    'model = AutoModel.from_pretrained(name, device_map="balanced_low_0")    # or max_memory={0: "12GiB", 1: "22GiB"}',
+)
+ATTENTION_KERNEL = Remedy(
+    "Call an attention kernel of the device that never builds the whole matrix",
+    "scaled_dot_product_attention falls back to the plain form where the device, the head size, the mask or the number format has no fused kernel",
+    "with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION):    # says why, if it cannot; Ascend: torch_npu.npu_fusion_attention\n"
+    "    out = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+    Advice.FUSED_ATTENTION,
+)
+LESS_ON_OTHER_STREAMS = Remedy(
+    "Let less work wait on other streams",
+    "a block that was used on a second stream is held back until that stream has passed it, and with it all that were freed later",
+    "export TORCH_NCCL_AVOID_RECORD_STREAMS=1        # torch 2.x; else a synchronization every few steps, a newer torch, smaller collectives",
+)
+RESTART_DRIVER = Remedy(
+    "Restart the driver or the machine, and try the smallest tensor",
+    "as long as one number cannot be put on the device, nothing in the program matters",
+    "python -c 'import torch; print(torch.ones(1, device=\"cuda\"))'    # and the driver's own tool, `dmesg -T | tail`",
+)
+RESTART_PROCESS = Remedy(
+    "Restart the process before anything else is tried in it",
+    "after a failed growth of a segment its allocator keeps a hole, and every later allocation may fail in the same assertion; a newer torch "
+    "may recover",
+)
+ENGINE_GIVES_BACK = Remedy(
+    "Let the engine of the job hold less while the trainer works",
+    "what it keeps when it sleeps must fit beside the trainer; if that grows from step to step, its release has a fault of its own",
+    "--gpu-memory-utilization 0.5        # sleep level 2, a newer or older release, or devices of its own for the engine",
+)
+SHARE_WITH_WORKERS = Remedy(
+    "Give each part of the job its share of the device, or one of its own",
+    "the parts do not know of each other: each takes what it finds free",
+    "ray.remote(num_gpus=1)(Worker)        # a device for each, or smaller settings of both",
+)
+MORE_ROOM_ON_HOST = Remedy(
+    "Close other programs, or let swap or the paging file grow",
+    "what is missing is the difference of the two figures",
+    "free -h        # Windows: System > Advanced > Performance > Virtual memory; or a smaller or more quantized model",
+)
+SHORTER_SEQUENCES_ON_HOST = Remedy(
+    "Let the longest sequence be shorter",
+    "arrays that the engine prepares on the host for it, as masks and tables of positions, grow with it, in each worker; a newer release may "
+    "build them otherwise",
+    "--max-model-len 32768        # SGLang: --context-length",
+)
 
 STEADY_SHAPES = Remedy(
     "Keep shapes steady: pad or bucket lengths, drop the last short batch, run the largest batch first",
@@ -165,12 +214,12 @@ SEE_SHARED_MEMORY = Remedy(
 )
 WHAT_IS_FREE = Remedy(
     "See what is free, on the device and on the host, as the program comes to that line",
-    "a wording that is not known gives no figures; these tell whose memory it was and who holds it",
+    "the message has no figures; these tell whose memory it was and who holds it",
     "nvidia-smi; free -h; df -h /dev/shm; ulimit -a",
 )
 FREE_ON_HOST = Remedy(
     "See what is free on the host as the program comes to that line",
-    "a wording that is not known gives no figures; a limit of the job or container may be lower than the machine's memory",
+    "the message does not say how much there was; a limit of the job or container may be lower than the machine's memory",
     "free -h; cat /sys/fs/cgroup/memory.max; ulimit -a",
 )
 READ_DRIVER_LOG = Remedy(
@@ -195,8 +244,9 @@ READ_ERROR_ABOVE = Remedy(
 )
 LOAD_LAZILY = Remedy(
     "Load checkpoints without a second copy in memory",
-    "a loaded state dict is a second copy of the weights until it is dropped",
-    'state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)',
+    "a loaded state dict is a second copy of the weights until it is dropped; each rank, each process and, with some libraries, each NUMA node "
+    "has a copy of its own",
+    'state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)        # one process per node; ktransformers: without USE_NUMA',
     Advice.LOADING,
 )
 HANDLER = Remedy(
@@ -221,7 +271,8 @@ NOTHING_BETWEEN_TRIES = Remedy(
 )
 INFER_LESS = Remedy(
     "Infer on less at a time: a smaller batch, a shorter or cut input, a lower resolution, tiles",
-    "activations scale with the batch, attention with the square of the length, images with their area",
+    "activations scale with the batch, attention with the square of the length, images with their area, as do outputs that are resized to "
+    "the original picture",
     "results = [model(part) for part in inputs.split(8)]    # diffusers: pipe.vae.enable_tiling()",
     Advice.SHAPES,
 )
@@ -318,8 +369,8 @@ LESS_STATE_ON_HOST = Remedy(
 )
 PINNED = Remedy(
     "Pin less, or nothing",
-    "each prefetched batch is pinned once more",
-    "DataLoader(dataset, pin_memory=False)        # or a smaller prefetch_factor",
+    "each prefetched batch is pinned once more, and so is what is offloaded",
+    'DataLoader(dataset, pin_memory=False)        # or a smaller prefetch_factor; DeepSpeed: "pin_memory": false',
 )
 MORE_SHARED_MEMORY = Remedy(
     "Give the container shared memory",
@@ -334,7 +385,8 @@ PAGING_FILE = Remedy(
 FEWER_COMPILERS = Remedy(
     "Run fewer compilers at a time",
     "each takes several GiB for templates of CUDA code",
-    "export MAX_JOBS=2        # before the extension is built; NVCC_THREADS=1 where the project reads it",
+    "export MAX_JOBS=2        # before the extension is built; NVCC_THREADS=1 where the project reads it; torch.compile: "
+    "TORCHINDUCTOR_COMPILE_THREADS=1",
 )
 MORE_FOR_COMPILER = Remedy(
     "Give the compiler more of the host's memory, or compile elsewhere",
@@ -498,7 +550,7 @@ CHECK_INDICES = Remedy(
 RELEASE_CHECKPOINT = Remedy(
     "Read the checkpoint onto the host, and drop it once its states are loaded",
     "a run that goes on from a checkpoint holds its weights and its optimizer state a second time as long as the dictionary lives",
-    'state = torch.load(path, map_location="cpu", mmap=True)\nmodel.load_state_dict(state["model"])\noptimizer.load_state_dict(state["optimizer"])\ndel state',
+    'state = torch.load(path, map_location="cpu", mmap=True)\nmodel.load_state_dict(state["model"])\noptimizer.load_state_dict(state["optimizer"])\ndel state; gc.collect()',
     Advice.LOADING,
 )
 SETTINGS_OF_CHECKPOINT = Remedy(
@@ -533,8 +585,8 @@ CHECK_ESTIMATE = Remedy(
 )
 PICTURES_ON_HOST = Remedy(
     "Work on smaller pictures, or keep their encoder on the host",
-    "a picture's encoder has a buffer of its own, which grows with the picture; context and cache have no part in it",
-    "llama-server --no-mmproj-offload --image-max-tokens 1024",
+    "a picture's encoder has a buffer of its own, which grows with the picture; layers and context must leave it room",
+    "llama-server --no-mmproj-offload --image-max-tokens 1024        # or fewer layers and a smaller context on that device",
 )
 RANKS_IN_STEP = Remedy(
     "Look for the rank that left the order of collectives",

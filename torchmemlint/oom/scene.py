@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from torchmemlint.oom.evidence import NOTHING, Evidence, evidence_of
 from torchmemlint.oom.signs import (
     NEAR,
     SKIPS,
@@ -59,6 +60,9 @@ class Scene:
     earlier     the last line above the message that ends with another exception, "" when there is none
     trains      whether a frame or a line shows a training program, whatever it was doing
     share       the part of the device that an engine was given, None when no line says it
+    evidence    figures outside the message
+    options     numbers of options that the lines give: ("max_model_len", 8192), the nearest first
+    attention   whether the failing call is torch's fused attention
     """
 
     activity: Activity = Activity.UNKNOWN
@@ -76,6 +80,9 @@ class Scene:
     earlier: str = ""
     trains: bool = False
     share: float | None = None
+    evidence: Evidence = NOTHING
+    options: tuple[tuple[str, int], ...] = ()
+    attention: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,17 @@ _ENGINE_STAGES = (
     ),
 )
 
+_BUFFERS = (
+    ("picture", re.compile(r"\bclip_|\bmtmd_|mmproj|vision encoder|(?:processing|encoding) image"), "llama.cpp tools/mtmd"),
+    ("cache", re.compile(r"(?i)kv[ _-]?cache"), "llama.cpp src/llama-kv-cache.cpp; ollama"),
+    (
+        "compute",
+        re.compile(r"compute (?:pp )?buffers?|graph_reserve|gallocr|sched_reserve"),
+        "llama.cpp src/llama-context.cpp, ggml-alloc.c",
+    ),
+    ("weights", re.compile(r"load_tensors|error loading model|unable to allocate \w+ buffer"), "llama.cpp src/llama-model.cpp"),
+)
+"""Buffers of llama.cpp, by the words of the lines next to a message."""
 _WHOLE_STAGES = ("wake", "graphs")
 _ENGINE_LINES = (
     (
@@ -165,7 +183,7 @@ _ENGINE_LINES = (
         "sglang, vllm: a stage that is over",
     ),
     ("wake", re.compile(r"resume_memory_occupation|\bfunc=resume\b"), "sglang, torch_memory_saver csrc/core.cpp"),
-    ("graphs", re.compile(r"Captur(?:e|ing) (?:cuda|CUDA) graph"), "vllm, sglang: progress lines"),
+    ("graphs", re.compile(r"Captur(?:e|ing) (?:(?:cuda|CUDA|ACL|HPU) ?)?graph"), "vllm, sglang: progress lines"),
     (
         "component",
         re.compile(r"could not be created: (?!KV cache|Model\b)"),
@@ -190,8 +208,8 @@ _TRAIN, _INFER, _LOAD, _COMPILE = Activity.TRAINING, Activity.INFERENCE, Activit
 _SAVE = Activity.SAVING
 
 _ROWS = (
-    _row(Activity.UNKNOWN, "pinning", "torch/utils/data/_utils/pin_memory.py", path=r"torch/utils/data/_utils/pin_memory\.py"),
-    _row(Activity.UNKNOWN, "pinning", "the call itself", code=r"\.pin_memory\("),
+    _row(Activity.UNKNOWN, "pinning", "functions and calls that pin", path=r"\.py$", function=r"^_?pin_\w*memory\w*$"),
+    _row(Activity.UNKNOWN, "pinning", "the call itself", path=r"\.py$", code=r"\.pin_memory\("),
     _row(
         Activity.UNKNOWN,
         "context",
@@ -393,6 +411,25 @@ _ROWS = (
     _row(
         _INFER,
         "evaluation",
+        "names of a library's functions that evaluate, as detectron2/evaluation/evaluator.py has them",
+        path=r"(?:site|dist)-packages/(?!torch/|triton/|sympy/)",
+        function=r"^(?:\w*evaluat(?:e|ion)(?:_\w+)?|inference_on\w*|val(?:idat\w+)?_(?:loop|epoch|step)|test_(?:loop|epoch|step))$",
+    ),
+    _row(
+        _INFER,
+        "evaluation",
+        "names of a library's files that evaluate, as lightning/pytorch/loops/evaluation_loop.py",
+        path=r"(?:site|dist)-packages/.{0,200}\b(?:evaluation_loop|prediction_loop|evaluator|validator|predictor)\.py$",
+    ),
+    _row(
+        _INFER,
+        "evaluation",
+        "calls that evaluate",
+        code=r"\b\w*(?:[Tt]rainer|[Rr]unner)\w*\.(?:test|validate|evaluate|predict)\(",
+    ),
+    _row(
+        _INFER,
+        "evaluation",
         "lightning evaluation and prediction loops; ultralytics predictor, validator",
         path=r"(?:lightning|pytorch_lightning)/|ultralytics/engine/(?:predictor|validator)\.py",
         function=r"validation|evaluation|predict|test_step|_run_sanity_check|validate|stream_inference|^test$",
@@ -482,14 +519,14 @@ _LINES = (
     (
         Activity.SAVING,
         "",
-        re.compile(r"\b[Ss]aving (?:the )?(?:model|checkpoint|state)|this state_dict entry"),
+        re.compile(r"\b[Ss]aving (?:the )?(?:model|checkpoint|state)|\bSummoning checkpoint|this state_dict entry"),
         "torch/distributed/fsdp/fully_sharded_data_parallel.py; lines of trainers",
     ),
     (
         Activity.TRAINING,
         "",
         re.compile(
-            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b\w{0,40}Train\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
+            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b[Tt]raining (?:with|on|started|for)\b|\b\w{0,40}(?:Train|Policy)\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
             r"^\W{0,3}[$%#>] .{0,80}\b(?:train|finetune|sft)\b|\b(?:box|cls)_loss\b"
         ),
         "progress lines of training loops; the launcher's command",
@@ -536,9 +573,13 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
     if engine in {name for name, _, _ in _ENGINE_PACKAGES}:
         found = replace(found, activity=Activity.ENGINE, engine=engine)
     elif found.activity is Activity.UNKNOWN:
-        found = replace(_from_lines([lead, *above, *below]), stage=found.stage)
+        found = replace(_from_lines([lead, *_of_writer(lead, [*above, *below])]), stage=found.stage)
+    if found.activity is Activity.ENGINE and found.stage in ("", "weights") and _trains(frames, ()):
+        found = replace(found, stage="beside training")
     if found.activity is Activity.ENGINE and not found.stage:
         found = replace(found, stage=_engine_stage(above if frames else [*below[:NEAR], *above]))
+    if found.activity is Activity.INFERENCE and not found.stage and any(map(_evaluates, frames)):
+        found = replace(found, stage="evaluation")
     dtype = next((match[1] for frame in reversed(frames) if (match := _DTYPE.search(frame.code))), "")
     # In an interactive session the statement stands above the traceback, not in its frame.
     called = [*(frame.code for frame in frames), next((line for line in above if line.startswith(">>> ")), "")]
@@ -553,6 +594,8 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         and _FACTORY.search(frames[-1].code)
     ):
         found = replace(found, stage="tensor")
+    if writer == "llama.cpp":
+        found = replace(found, stage=_buffer([text, *below[:NEAR], *above[:NEAR]]))
     if found.activity is Activity.ENGINE and not found.stage and any(_ENGINE_STARTS.search(frame.code) for frame in frames):
         found = replace(found, stage="profile")
     signs = signs_of([*above, *(frame.path for frame in frames)], below)
@@ -573,7 +616,22 @@ def scene_of(frames: Sequence[Frame], before: bytes, after: bytes, lead: str, wr
         earlier=earlier_error(above),
         trains=trains,
         share=share_of([*above, text]),
+        evidence=evidence_of([*above, *below], lead),
+        options=_options([text, *above]),
+        attention=any("scaled_dot_product_attention(" in frame.code for frame in frames[-3:]),
     )
+
+
+_MARK = re.compile(r"^\W{0,2}([A-Za-z_][\w.:]{1,60})(?:[ \[]\w{1,12}=\w{1,12}\]?)? pid=\d")
+"""The mark of a worker: its name, and the number of its process."""
+
+
+def _of_writer(lead: str, lines: Sequence[str]) -> list[str]:
+    """``lines`` without those of workers that have another name than the one whose mark ``lead`` begins with."""
+    own = _MARK.match(lead)
+    if own is None:
+        return list(lines)
+    return [line for line in lines if (mark := _MARK.match(line)) is None or mark[1] == own[1]]
 
 
 def _trains(frames: Sequence[Frame], lines: Sequence[str]) -> bool:
@@ -586,6 +644,29 @@ def _trains(frames: Sequence[Frame], lines: Sequence[str]) -> bool:
         if own and _SCRIPTS[0][1].search(path):
             return True
     return any(pattern.search(line) for activity, _, pattern, _ in _LINES if activity is Activity.TRAINING for line in lines)
+
+
+_OPTION = re.compile(
+    r"\b(max[_-]model[_-]len|max[_-]num[_-]seqs|max[_-]num[_-]batched[_-]tokens|context[_-]length|max[_-]running[_-]requests|"
+    r"chunked[_-]prefill[_-]size|max[_-](?:total|prefill|batch[_-]prefill|batch[_-]total)[_-]tokens|session[_-]len|max[_-]batch[_-]size|"
+    r"max[_-]seq[_-]len|max[_-]num[_-]tokens|tensor[_-]parallel[_-]size|num[_-]shard|tp(?:_size)?)['\"]?(?: ?[=:] ?| )(?:Some\()?(\d{1,9})\b"
+)
+"""The options of `engines` that are numbers, as command lines and configurations name them."""
+
+
+def _options(lines: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """The options that ``lines`` give, by their names with ``_``; the first line that gives one counts."""
+    found: dict[str, int] = {}
+    for line in lines:
+        for option in _OPTION.finditer(line):
+            found.setdefault(option[1].replace("-", "_"), int(option[2]))
+    return tuple(found.items())
+
+
+def _evaluates(frame: Frame) -> bool:
+    """Whether a frame is that of a library's evaluation."""
+    path = frame.path.replace("\\", "/")
+    return any(row.stage == "evaluation" and row.path is not None and row.matches(frame, path) for row in _ROWS)
 
 
 _PACKAGE = re.compile(r"(?:site|dist)-packages/(\w[\w-]{0,60})")
@@ -661,15 +742,19 @@ def _is_no_grad(paths: Sequence[str], number: int) -> bool:
 
 
 _WITHOUT_GRADIENTS = re.compile(
-    r"transformers/generation/|diffusers/pipelines/|lm_eval/|(?:^|/)comfy/|(?i:/comfyui/(?:custom_nodes/|execution\.py|nodes\.py))|(?:^|/)stable-diffusion-webui[\w.-]{0,40}/backend/|(?:^|/)(?:modules_forge|ldm_patched)/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
+    r"transformers/(?:generation|pipelines)/|diffusers/pipelines/|sentence_transformers/|(?:^|/)(?:faster_)?whisper\w*/|lm_eval/|(?:^|/)comfy/|(?i:/comfyui/(?:custom_nodes/|execution\.py|nodes\.py))|(?:^|/)stable-diffusion-webui[\w.-]{0,40}/backend/|(?:^|/)(?:modules_forge|ldm_patched)/|(?:^|/)modules/(?:processing|txt2img|img2img)|(?:^|/)(?:invokeai|mmgp)/"
 )
+
+
+_GRADLESS = re.compile(r"\.generate\(|\bpipe(?:line)?\(")
+"""Calls of libraries that take no gradients in them."""
 
 
 def _no_grad(frames: Sequence[Frame]) -> bool:
     """Whether a frame shows that no gradients were taken: a decorator, or a library that takes none."""
     paths = [frame.path.replace("\\", "/") for frame in frames]
     return any(
-        _is_no_grad(paths, number) or _WITHOUT_GRADIENTS.search(paths[number]) or ".generate(" in frames[number].code
+        _is_no_grad(paths, number) or _WITHOUT_GRADIENTS.search(paths[number]) or _GRADLESS.search(frames[number].code)
         for number in range(len(paths))
     )
 
@@ -696,6 +781,13 @@ def _from_lines(lines: Sequence[str]) -> Scene:
             if pattern.search(line):
                 return Scene(activity, "", engine, shown_by=line.strip()[:100], no_grad=pattern is _WITHOUT_GRAPH)
     return Scene()
+
+
+def _buffer(lines: Sequence[str]) -> str:
+    """Which buffer of llama.cpp the first of ``lines`` that names one speaks of, "" when none does; a picture's wherever it stands."""
+    if any(_BUFFERS[0][1].search(line) for line in lines):
+        return "picture"
+    return next((stage for line in lines for stage, pattern, _ in _BUFFERS if pattern.search(line)), "")
 
 
 def _engine_stage(lines: Sequence[str]) -> str:

@@ -53,8 +53,17 @@ class Sign(Enum):
     PARENT_ON_DEVICE = "the program used the device before it started an engine"
     LIMITED = "a limit of the host's memory shows"
     SERVER_WORKERS = "a web server starts several workers"
-    PICTURE = "a server works on a picture"
     LOADER = "workers of a loader"
+    RANKS = "a launch with several ranks"
+    DEVICE_BROKEN = "the device cannot be used at all"
+    ALLOCATOR_BROKEN = "the allocator's own check failed after the message"
+    DISPATCHED = "a device map spreads the model"
+    SERVES = "a web server or a web page answers requests"
+    MEDIA = "an engine reads pictures or films"
+    LATE = "many steps had run before"
+    QUANTIZED = "the weights are quantized already"
+    PIPELINE = "a program for pictures, films or speech moves its parts"
+    RETRIED = "a handler of the error tries again"
 
 
 class Outcome(Enum):
@@ -243,10 +252,68 @@ _SIGNS = (
         "gunicorn gunicorn/arbiter.py, workers; uvicorn uvicorn/server.py",
     ),
     (
-        Sign.PICTURE,
-        True,
-        r"\bprocessing image\b|\bencoding image\b|\bmtmd_\w{3,40}:",
-        "llama.cpp tools/server, tools/mtmd",
+        Sign.RANKS,
+        False,
+        r"--local[_-]rank[= ][1-9]|\bLOCAL_RANK\b\W{1,3}[1-9]|\bnproc[_-]per[_-]node[= ](?:[2-9]|[1-9]\d|gpu|auto)|\bDDP, (?:[2-9]|\d{2,4}) processes|"
+        r"\bworld[_ ]size\W{1,3}(?:[2-9]|\d{2,4})\b|^\W{0,2}\[?[Rr]ank ?[1-9]\d{0,3}\b|torch/multiprocessing/spawn\.py",
+        "torch/distributed; timm train.py",
+    ),
+    (
+        Sign.DEVICE_BROKEN,
+        False,
+        r"\berror=(?:3|4|30|35|38|46|100|101|802|803|804|999) :|\bcuda runtime error \((?:3|4|30|35|38|46|100|101|802|803|804|999)\)|"
+        r"\bCUDA (?:driver )?error: (?:unknown error|initialization error|no CUDA-capable device|system not yet initialized)|"
+        r"CUDA (?:driver )?initialization(?:: .{0,80}| )(?:error|failed)|Unable to determine the device handle|\bGPU is lost\b|fallen off the bus|"
+        r"Failed to initialize NVML|No devices were found|\bNVRM: Xid\b",
+        "cuda include/driver_types.h, error numbers; pytorch aten/src/THC/THCGeneral.cpp; nvidia-smi; linux's log",
+    ),
+    (
+        Sign.ALLOCATOR_BROKEN,
+        False,
+        r"^(?!.{0,400}NVML).{0,400}INTERNAL ASSERT FAILED at .{0,200}CachingAllocator\.cpp",
+        "pytorch c10/cuda/CUDACachingAllocator.cpp",
+    ),
+    (
+        Sign.DISPATCHED,
+        False,
+        r"\{'\w{1,40}\.[\w.]{1,80}': \d,.{0,360}': [1-9]|\bmax_memory\b.{0,60}\b1: ?['\"\d]|device_map ?= ?['\"]balanced",
+        "accelerate src/accelerate/utils/modeling.py, infer_auto_device_map",
+    ),
+    (
+        Sign.SERVES,
+        False,
+        r"\b(?:POST|GET) /\S{0,200} HTTP/|\b(?:uvicorn|gradio|fastapi|flask|gunicorn)\b|Running on (?:local URL|http)|Uvicorn running",
+        "uvicorn, flask, gradio",
+    ),
+    (
+        Sign.MEDIA,
+        False,
+        r"\b[Mm]ulti[-_ ]?[Mm]odal|\blimit[-_]mm[-_]|\bmm_(?:counts|encoder|processor)|/\w{0,20}(?:_vl|vision|visual|vit|clip|siglip)\w{0,20}\.py\b",
+        "vllm vllm/multimodal; names of models' files",
+    ),
+    (
+        Sign.LATE,
+        False,
+        r"^(?!.{0,200}\b100%\|).{0,200}\b[1-9]\d{1,8}/\d{2,9} \[|\b(?:[Ss]tep|[Ii]ter(?:ation)?)\W{1,3}[1-9]\d{2,8}\b",
+        "tqdm; lines of training loops",
+    ),
+    (
+        Sign.QUANTIZED,
+        False,
+        r"(?i)\bload_in_[48]bit\W{1,3}true|bitsandbytes/nn/|\b(?:in|to|with|using|loaded|quantiz\w{1,6}) [48][- ]?bits?\b|\b(?:bnb|awq|gptq|nf4|int4)\b",
+        "transformers utils/quantization_config.py; names of formats",
+    ),
+    (
+        Sign.PIPELINE,
+        False,
+        r"\bdiffusers/|(?i:/comfy\w*/)|\bgot prompt\b|\b(?:modules_forge|ldm_patched|invokeai)\b|stable-diffusion-webui|\b\w*pipe(?:line)?\w*\.(?:to|cuda)\(",
+        "diffusers pipelines; ComfyUI, Forge, InvokeAI",
+    ),
+    (
+        Sign.RETRIED,
+        False,
+        r"During handling of the above exception|\b[Rr]etry(?:ing)?\b|\btry_again\b",
+        "cpython traceback.py; words of programs",
     ),
     (
         Sign.LOADER,
@@ -263,6 +330,10 @@ _FIGURE = re.compile(
     r"(?P<label>(?:[A-Za-z_]{1,16}[ /]){0,2}[A-Za-z_]{0,12}(?:rss|RSS|mem|memory|Memory|Mem|alloc|allocated|Allocated|reserved|VRAM|vram|peak|cuda|GPU_mem))"
     r"(?::? {1,2}used)?[ :=(]{1,4}(?P<value>\d{1,12}(?:\.\d{1,6})?) ?(?P<unit>[KMGT]i?B?)?\b"
 )
+_FIGURE_BEFORE = re.compile(
+    r"(?P<value>\d{1,6}(?:\.\d{1,6})?) ?(?P<unit>[KMGT]i?B) (?P<label>(?:\w{1,12} ){0,2}memory (?:is )?(?:still )?in use)"
+)
+"""The same with its name behind it, as vLLM tells what stays when it sleeps (vllm/v1/worker/gpu_worker.py)."""
 _SCALE = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 POINTS, FACTOR = 3, 1.5
 """Of a figure that grows, at least so many values are printed, and the last is at least so many times the first."""
@@ -363,7 +434,7 @@ def growth_of(above: Sequence[str]) -> Growth | None:
     """The figure about memory that rises most in the lines ``above`` a message, nearest first; None when none rises."""
     series: dict[str, list[tuple[float, str]]] = {}
     for line in reversed(above):
-        for found in _FIGURE.finditer(line[:400]):
+        for found in (*_FIGURE.finditer(line[:400]), *_FIGURE_BEFORE.finditer(line[:400])):
             unit = found["unit"] or ""
             value = float(found["value"]) * _SCALE[unit[:1]]
             series.setdefault(" ".join(found["label"].split()), []).append(

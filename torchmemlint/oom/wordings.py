@@ -101,10 +101,11 @@ _LEAD = r"(?:^|Error: |Error\): |[Ee]xception: |what\(\): +|CUDA error: |driver 
 class Head:
     """How a message begins.
 
-    words    strings of ASCII one of which each such line contains: a log is searched for them before a line is read
+    words    strings one of which each such line contains: a log is searched for them before a line is read
     backend  the device's; a group of the pattern that holds one of ``DEVICE_WORDS`` overrides it
     writer   the engine, program or library that wrote the message, "" for PyTorch and the system
     source   where the wording is written or quoted
+    texts    ``words`` as text: only a line with one of them is read
     goes_on  whether the line goes on with a message of the same family in the line above, if there is one
     """
 
@@ -115,14 +116,15 @@ class Head:
     writer: str
     source: str
     goes_on: bool
+    texts: tuple[str, ...]
 
 
 def _head(
     family: Family, pattern: str, words: str, source: str, *, backend: str = "CUDA", writer: str = "", goes_on: bool = False
 ) -> Head:
     """``words`` are separated by " | "."""
-    encoded = tuple(word.encode() for word in words.split(" | "))
-    return Head(family, re.compile(pattern), encoded, backend, writer, source, goes_on)
+    texts = tuple(words.split(" | "))
+    return Head(family, re.compile(pattern), tuple(word.encode() for word in texts), backend, writer, source, goes_on, texts)
 
 
 _CACHING = "pytorch c10/cuda/CUDACachingAllocator.cpp"
@@ -166,16 +168,10 @@ _DEVICE = (
     ),
     _head(
         Family.MPS_BUFFER,
-        rf"Invalid buffer size: {SIZE}",
-        "Invalid buffer size",
-        "pytorch aten/src/ATen/mps/MPSAllocator.mm",
-        backend="MPS",
-    ),
-    _head(
-        Family.MPS_BUFFER,
+        rf"Invalid buffer size: {SIZE}|"
         r"total bytes of NDArray > 2\*\*32",
-        "bytes of NDArray",
-        "github.com/pytorch/pytorch/issues/149261",
+        "Invalid buffer size | bytes of NDArray",
+        "pytorch aten/src/ATen/mps/MPSAllocator.mm; github.com/pytorch/pytorch/issues/149261",
         backend="MPS",
     ),
     _head(
@@ -226,13 +222,13 @@ _PROGRAMS = (
     ),
     _head(
         Family.OTHER_PROGRAM,
-        r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|"
-        r"error: command buffer \d{1,6} failed|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
+        r"\bggml_\w{1,60}: (?:error: )?(?:allocating [\d.]{1,12} MiB on device \d{1,3}: cudaMalloc failed|failed to allocate (?!.{0,60}pinned)|can't allocate \d{1,20} Bytes of memory on device|"
+        r"error: command buffer \d{1,6} failed|Requested buffer size exceeds|.{0,40}ErrorOutOf(?:Device|Host)Memory|Device memory allocation of size \d{1,20} failed)|\bunable to allocate (?:backend|\w{3,12}\d?) buffer\b|"
         r"\bllama_\w{1,60}: .{0,60}failed to allocate (?:compute (?:pp )?buffers|buffer for kv cache)|"
         r"\bllama runner (?:process )?(?:has )?terminated\W.{0,60}out of memory|\bmemory layout cannot be allocated\b|"
         r"\b(?:ROCm|MUSA) error: out of memory",
-        "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate",
-        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; "
+        "out of memory | layout cannot be allocated | cudaMalloc failed | failed to allocate | llama runner | error: command buffer | memory allocation of | unable to allocate | an't allocate | buffer size exceeds | ErrorOutOf",
+        "llama.cpp ggml/src/ggml-cuda/ggml-cuda.cu, ggml-alloc.c, ggml-sycl.cpp, ggml-vulkan.cpp, vendors/hip.h; github.com/ggml-org/llama.cpp/issues/7366; "
         "github.com/ollama/ollama/issues/14980, /12580",
         writer="llama.cpp",
     ),
@@ -387,15 +383,10 @@ _ENGINES = (
     ),
     _head(
         Family.ENGINE_LENGTH,
-        r"max seq len \(\d{1,12}\) is larger than the maximum number of tokens that can be stored in KV cache",
-        "KV cache",
-        "vllm vllm/worker/worker.py; github.com/vllm-project/vllm/issues/2418",
-        writer="vLLM",
-    ),
-    _head(
-        Family.ENGINE_LENGTH,
+        r"max seq len \(\d{1,12}\) is larger than the maximum number of tokens that can be stored in KV cache|"
         r"To serve at least one request with the models?'s max seq len \(\d{1,12}\)",
         "KV cache",
+        "vllm vllm/worker/worker.py; github.com/vllm-project/vllm/issues/2418; "
         f"{_VLLM_CACHE}; github.com/vllm-project/vllm/issues/16118",
         writer="vLLM",
     ),
@@ -532,35 +523,12 @@ _ENGINES = (
 _HANDLED = (
     _head(
         Family.HANDLED,
-        r"[Rr]an out of memory when (?:regular )?(?:VAE )?(?:de|en)coding, retrying with tiled",
-        "out of memory when",
-        "ComfyUI comfy/sd.py",
-    ),
-    _head(
-        Family.HANDLED,
-        r"OutOfMemoryError in TaskAlignedAssigner, using CPU",
-        "OutOfMemoryError in",
-        "ultralytics ultralytics/utils/tal.py",
-    ),
-    _head(
-        Family.HANDLED,
-        r"OOM RuntimeError is raised due to the huge memory cost",
-        "huge memory cost",
-        "YOLOX yolox/models/yolo_head.py",
-    ),
-    _head(
-        Family.HANDLED,
-        r"attempting to recover from OOM in forward/backward pass",
-        "recover from OOM",
-        "fairseq fairseq/trainer.py",
-    ),
-    _head(
-        Family.HANDLED,
-        r"\b(?:OOM|(?:ran )?[Oo]ut of memory|OutOfMemoryError|insufficient GPU memory)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Tt]rying again|[Dd]iscard(?:ing|ed)|"
-        r"[Ff]alling back)\b|"
-        r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing)\b.{0,80}\b(?:OOM|out of memory|OutOfMemoryError)\b",
+        r"\b(?:OOM|(?:[Rr]an )?[Oo]ut of memory|OutOfMemoryError|insufficient GPU memory)\b(?!\. Tried).{0,80}?\b(?:[Ss]kipp?(?:ing|ed)|[Rr]etrying|[Tt]rying again|"
+        r"[Dd]iscard(?:ing|ed)|[Ff]alling back|using CPU|huge memory cost)\b|"
+        r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back|(?:[Rr]educ|[Hh]alv|[Ll]ower)ing|to recover from)\b.{0,80}?\b(?:OOM|out of memory|OutOfMemoryError)\b",
         "OOM | ut of memory | OutOfMemoryError | nsufficient GPU memory",
-        "words of programs: nnUNet nnunetv2/inference/predict_from_raw_data.py, ComfyUI comfy/ldm/modules/attention.py; github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
+        "words of programs: nnUNet nnunetv2/inference/predict_from_raw_data.py, ComfyUI comfy/sd.py, comfy/ldm/modules/attention.py, ultralytics "
+        "ultralytics/utils/tal.py, YOLOX yolox/models/yolo_head.py; github.com/facebookresearch/fairseq/issues/869, github.com/OpenNMT/OpenNMT-py/pull/1385",
     ),
 )
 
@@ -748,19 +716,13 @@ _HOST = (
         backend="CPU",
         writer="LLVM",
     ),
-    _head(Family.CPU, r"DefaultCPUAllocator: ", "CPUAllocator", "pytorch c10/core/impl/alloc_cpu.cpp", backend="CPU"),
     _head(
         Family.CPU,
-        r"posix_memalign\(&?data, ?gAlignment, ?nbytes\) == 0",
-        "CPUAllocator",
-        "pytorch v1.0 c10/core/CPUAllocator.cpp",
-        backend="CPU",
-    ),
-    _head(
-        Family.CPU,
+        r"DefaultCPUAllocator: |"
+        r"posix_memalign\(&?data, ?gAlignment, ?nbytes\) == 0|"
         r"\$ Torch: not enough memory: you tried to allocate",
-        "you tried to allocate",
-        "pytorch v0.3 torch/lib/TH/THGeneral.c",
+        "CPUAllocator | you tried to allocate",
+        "pytorch c10/core/impl/alloc_cpu.cpp; pytorch v1.0 c10/core/CPUAllocator.cpp; pytorch v0.3 torch/lib/TH/THGeneral.c",
         backend="CPU",
     ),
     _head(
@@ -886,28 +848,14 @@ _HOST = (
         backend="CPU",
     ),
     _head(
-        Family.WORKER_KILLED,
-        r"DataLoader worker \(pid(?:\(s\))? [^)]{1,80}\) is killed by signal: Killed",
-        "signal: Killed",
-        "pytorch torch/utils/data/_utils/signal_handling.py",
-        backend="CPU",
-    ),
-    _head(
-        Family.WORKER_KILLED,
-        r"RAM was full and the worker was killed by the OS",
-        "worker was killed",
-        "nnUNet nnunetv2/inference/data_iterators.py",
-        backend="CPU",
-    ),
-    _head(
         Family.WORKER_GONE,
         r"Some background worker is 6 feet under|One or more background workers are no longer alive|"
         r"A worker process managed by the executor was unexpectedly terminated|"
         r"A process in the process pool was terminated abruptly|A child process terminated abruptly, the process pool is not usable|"
-        r"A compilation subprocess exited unexpectedly",
-        "background worker | unexpectedly terminated | terminated abruptly | subprocess exited",
+        r"A compilation subprocess exited unexpectedly|\brunner lost communication with the server",
+        "lost communication | background worker | unexpectedly terminated | terminated abruptly | subprocess exited",
         "nnUNet nnunetv2/preprocessing/preprocessors/default_preprocessor.py; batchgenerators dataloading/multi_threaded_augmenter.py; "
-        "joblib externals/loky/process_executor.py; cpython Lib/concurrent/futures/process.py; pytorch torch/_inductor/async_compile.py",
+        "joblib externals/loky/process_executor.py; cpython Lib/concurrent/futures/process.py; pytorch torch/_inductor/async_compile.py; GitHub Actions",
         backend="CPU",
     ),
     _head(
@@ -920,27 +868,21 @@ _HOST = (
     ),
     _head(
         Family.WORKER_KILLED,
+        r"DataLoader worker \(pid(?:\(s\))? [^)]{1,80}\) is killed by signal: Killed|"
+        r"RAM was full and the worker was killed by the OS|"
         r"\bpotential root causes\. \(1\) .{0,60}OOM killer|oom-kill:constraint=|killed by the OOM killer|OOM killer due to high memory usage|"
-        r"SIGKILL! Perhaps out of memory|Failed with result 'oom-kill'|\bsystemd-oomd\b.{0,80}\b[Kk]illed\b",
-        "ut of memory | oom-kill | OOM killer | systemd-oomd",
-        "linux mm/oom_kill.c; systemd src/core/unit.c, src/oom/oomd-util.c; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py",
-        backend="CPU",
-    ),
-    _head(
-        Family.WORKER_KILLED,
+        r"SIGKILL! Perhaps out of memory|Failed with result 'oom-kill'|\bsystemd-oomd\b.{0,80}\b[Kk]illed\b|"
         r"Signal 9 \(SIGKILL\) received by PID|exitcode {1,4}: -9 \(pid|\(exitcode: -9\)|exits with return code = -9\b|<Signals\.SIGKILL: 9>|"
         r"terminated with signal SIGKILL|interrupted by signal 9:? ?SIGKILL|exited on signal 9 \(Killed|KILLED BY SIGNAL: 9\b|"
-        r"exited prematurely: signal 9\b|process was signaled to shutdown with signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]",
-        "on signal 9 | with signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137",
-        "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status; "
-        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; text-generation-inference launcher/src/main.rs; airflow standard_task_runner.py; systemd",
-        backend="CPU",
-    ),
-    _head(
-        Family.WORKER_KILLED,
-        r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?[Kk]illed(?: {2,}\S.{0,300})?$|"
+        r"exited prematurely: signal 9\b|process was signaled to shutdown with signal 9\b|\bNegsignal\.SIGKILL\b|status=9/KILL\b|[Ee]xit(?:ed)? (?:with )?(?:[Ss]tatus )?(?:[Cc]ode|[Ss]tatus)?:? {0,4}137\b|\[code=137\]|"
+        r"(?:^|(?<=\])|(?<=\] ))(?:\S{1,200}: line \d{1,7}: +)?(?:\[\d{1,3}\][ +-]{1,4})?(?:zsh: )?\d{0,8} ?(?:[Kk]illed|已杀死|Getötet|Tué)(?: {2,}\S.{0,300})?$|"
         r"\bsrun: error: \S{1,80}: tasks? [\d,-]{1,60}: Killed$",
-        "Killed | killed  ",
+        "signal: Killed | worker was killed | ut of memory | oom-kill | OOM killer | systemd-oomd | on signal 9 | with signal 9 | BY SIGNAL: 9 | rematurely: signal 9 | Negsignal.SIGKILL | =9/KILL | (SIGKILL) | : -9 (pid | (exitcode: -9 | return code = -9 | Signals.SIGKILL | signal SIGKILL | by signal 9 | ode: 137 | ode 137 | ode:    137 | tatus 137 | tatus: 137 | code=137 | Killed | killed   | 已杀死 | Getötet | Tué",
+        "pytorch torch/utils/data/_utils/signal_handling.py; "
+        "nnUNet nnunetv2/inference/data_iterators.py; "
+        "linux mm/oom_kill.c; systemd src/core/unit.c, src/oom/oomd-util.c; ray src/ray/core_worker; gunicorn gunicorn/arbiter.py; "
+        "pytorch torch/distributed/elastic/multiprocessing/errors; deepspeed deepspeed/launcher/launch.py; docker exit status; "
+        "open-mpi orterun help texts; mpich hydra; billiard billiard/pool.py; text-generation-inference launcher/src/main.rs; airflow standard_task_runner.py; systemd; "
         "bash sig.c, jobs.c; zsh Src/jobs.c; slurm src/srun/launch.c",
         backend="CPU",
     ),

@@ -1,0 +1,296 @@
+"""What makes room: one table of remedies by whose memory it is and what was running, each with what must hold for it to be named.
+
+For a training whose device is full of live tensors the order is: a figure that grows, no graph kept past its step, smaller batches,
+recomputation, a cheaper number format. Inference, engines, loading and compilation have lists of their own: nothing about gradients
+where none are taken, and nothing about loaders or kept graphs where no training program speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torchmemlint.oom import remedies as take
+from torchmemlint.oom.messages import Message
+from torchmemlint.oom.remedies import Remedy
+from torchmemlint.oom.scene import Activity, Scene
+from torchmemlint.oom.signs import Sign
+from torchmemlint.oom.sizes import GIB, MIB
+from torchmemlint.oom.wordings import Family
+
+FROM_OUTSIDE = (Family.HOST_LIMIT, Family.WORKER_KILLED, Family.WORKER_GONE, Family.KERNEL_KILLED)
+"""Messages of a process that was ended from outside: nothing in it was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A message and its scene, as the conditions of the table ask for them."""
+
+    message: Message
+    scene: Scene
+
+    def part(self, of: int) -> bool:
+        """Whether one request is the ``of``-th part of the device at least."""
+        m = self.message
+        return m.total is not None and m.requested is not None and m.requested >= m.total / of
+
+    def piece(self, size: int) -> bool:
+        """Whether one request has ``size`` bytes at least."""
+        return self.message.requested is not None and self.message.requested >= size
+
+    def grows(self, *, host: bool) -> bool:
+        """Whether the log shows a figure about this memory rise."""
+        return self.scene.growth is not None and self.scene.growth.of_host is host
+
+    @property
+    def outside(self) -> bool:
+        """Whether the process was ended from outside."""
+        return self.message.family in FROM_OUTSIDE
+
+
+When = Callable[[Facts], bool]
+
+
+def _sign(*signs: Sign) -> When:
+    return lambda f: not f.scene.signs.isdisjoint(signs)
+
+
+def _stage(*stages: str) -> When:
+    return lambda f: f.scene.stage in stages
+
+
+def _unless(when: When) -> When:
+    return lambda f: not when(f)
+
+
+def _part(of: int) -> When:
+    return lambda f: f.part(of)
+
+
+def _piece(size: int) -> When:
+    return lambda f: f.piece(size)
+
+
+def _always(f: Facts) -> bool:
+    return True
+
+
+def _grows(f: Facts) -> bool:
+    return f.grows(host=False)
+
+
+def _with_graph(f: Facts) -> bool:
+    return not f.scene.no_grad and Sign.SERVES not in f.scene.signs
+
+
+def _graph_shows(f: Facts) -> bool:
+    """Whether something speaks for a graph that stays: no frame rules it out, and a figure grows, passes went well, or a batch has one sample."""
+    return _with_graph(f) and (f.grows(host=False) or not f.scene.signs.isdisjoint({Sign.LATE, Sign.ONE_SAMPLE}))
+
+
+def _outside(f: Facts) -> bool:
+    return f.outside
+
+
+def _plain_attention(f: Facts) -> bool:
+    return f.part(4) and not f.scene.attention
+
+
+def loads(f: Facts) -> bool:
+    """Whether a program speaks that loads data: a training, or loader workers."""
+    return f.scene.trains or Sign.LOADER in f.scene.signs or "worker" in f.message.text
+
+
+def _resumed(f: Facts) -> bool:
+    return Sign.RESUMED in f.scene.signs and f.scene.trains and Sign.RESUMED_DIFFERENTLY not in f.scene.signs
+
+
+def _step(f: Facts) -> bool:
+    """Whether the traceback shows a step of the training itself."""
+    return f.scene.raised and f.scene.stage != "optimizer"
+
+
+def _made(f: Facts) -> bool:
+    """Whether one large tensor is made from nothing but its sizes."""
+    return f.scene.stage == "tensor" and (f.message.total is None or f.part(10))
+
+
+def _array(f: Facts) -> bool:
+    return f.message.family is Family.HOST_ARRAY
+
+
+def _pipeline(f: Facts) -> bool:
+    return Sign.PIPELINE in f.scene.signs and not f.scene.trains
+
+
+def _ray(f: Facts) -> bool:
+    return f.message.writer == "Ray"
+
+
+Row = tuple[tuple[Remedy, When], ...]
+
+_RESUMED: Row = (
+    (take.SETTINGS_OF_CHECKPOINT, _sign(Sign.RESUMED_DIFFERENTLY)),
+    (take.RELEASE_CHECKPOINT, _resumed),
+)
+_WEIGHTS: Row = (
+    (take.STAY_SPREAD, _stage("gathered")),
+    (take.LOAD_ONTO_OWN_DEVICE, _stage("restored")),
+    (take.OFFLOAD, _pipeline),
+    (take.SHARD_WEIGHTS, _sign(Sign.RANKS)),
+    (take.WEIGHTS_IN_FEWER_BITS, _always),
+    (take.SHARD_WEIGHTS, _unless(_pipeline)),
+    (take.LOAD_ONCE, _always),
+    (take.OFFLOAD, _always),
+)
+_DATA: Row = ((take.DATA_ON_HOST, _always), (take.OFFLOAD, _always), (take.SHAPES, _always))
+_TENSOR: Row = ((take.SHAPES, _always), (take.SMALLER_TENSOR, _always), (take.EARLIER_CELLS, _sign(Sign.NOTEBOOK)))
+
+_ON_DEVICE: Mapping[Activity, Row] = {
+    Activity.TRAINING: (
+        (take.MARGIN, _sign(Sign.SEARCHED)),
+        (take.ONE_PROCESS_PER_DEVICE, _stage("replicas")),
+        (take.NO_GRAPH_PAST_ITS_STEP, _grows),
+        (take.OPTIMIZER_STATE, _stage("optimizer")),
+        (take.NOTHING_BETWEEN_TRIES, _sign(Sign.TRIALS)),
+        (take.SHAPES, _part(4)),
+        (take.SHARD_WEIGHTS, _stage("optimizer")),
+        (take.SMALLER_BATCHES, _always),
+        (take.NO_GRAPH_PAST_ITS_STEP, _sign(Sign.LATE)),
+        (take.CROP_SAMPLES, _step),
+        (take.CHECKPOINTING, _always),
+        (take.MIXED_PRECISION, _always),
+        (take.FUSED_ATTENTION, _plain_attention),
+        (take.SHAPES, _part(10)),
+        (take.NO_GRAPH_PAST_ITS_STEP, _always),
+        (take.NO_GRAPH_IN_INFERENCE, _always),
+        (take.OPTIMIZER_STATE, _always),
+        (take.HANDLER, _sign(Sign.RETRIED)),
+    ),
+    Activity.INFERENCE: (
+        (take.SMALLER_EVALUATION, _stage("evaluation")),
+        (take.RESULTS_TO_HOST, _grows),
+        (take.BALANCED_MAP, _sign(Sign.DISPATCHED)),
+        (take.ATTENTION_KERNEL, lambda f: f.part(4) and f.scene.attention),
+        (take.NO_GRAPH_IN_INFERENCE, _graph_shows),
+        (take.INFER_LESS, _always),
+        (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.scene.no_grad),
+        (take.SHAPES, _part(4)),
+        (take.FUSED_ATTENTION, _plain_attention),
+        (take.RESULTS_TO_HOST, _unless(_pipeline)),
+        (take.WEIGHTS_IN_FEWER_BITS, _always),
+        (take.OFFLOAD, _always),
+    ),
+    Activity.UNKNOWN: (
+        (take.NO_GRAPH_PAST_ITS_STEP, _grows),
+        (take.SHAPES, _part(4)),
+        (take.SMALLER_STEPS, _always),
+        (take.NO_GRAPH_IN_INFERENCE, _always),
+        (take.SIXTEEN_BITS, _always),
+        (take.RESULTS_AS_NUMBERS, _always),
+        (take.RECOMPUTE_IF_TRAINING, _always),
+        (take.FUSED_ATTENTION, _plain_attention),
+        (take.SHAPES, _part(10)),
+    ),
+    Activity.LOADING: _WEIGHTS,
+    Activity.SAVING: ((take.SHARDED_STATE, _always), (take.COPIES_ON_HOST, _always), (take.OFFLOAD, _always)),
+    Activity.COMPILATION: (
+        (take.COMPILE_PLAINLY, _always),
+        (take.COMPILE_ALONE, _unless(_stage("extension"))),
+        (take.MIXED_PRECISION, lambda f: f.scene.trains),
+        (take.SMALLER_BATCHES, lambda f: f.scene.trains),
+    ),
+}
+_ON_HOST: Mapping[Activity, Row] = {
+    Activity.TRAINING: (
+        (take.FEWER_ACTORS, _ray),
+        (take.SHAPES, _piece(4 * GIB)),
+        (take.FEWER_WORKERS, _always),
+        (take.SMALLER_BATCHES, _unless(_outside)),
+        (take.CHECKPOINTING, _unless(_outside)),
+        (take.NO_GRAPH_PAST_ITS_STEP, _always),
+        (take.LOAD_LAZILY, _always),
+        (take.NO_GRAPH_IN_INFERENCE, _unless(_outside)),
+    ),
+    Activity.INFERENCE: (
+        (take.FEWER_WORKERS, _outside),
+        (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and _with_graph(f)),
+        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: not f.outside and _with_graph(f)),
+        (take.INFER_LESS, lambda f: not f.outside and f.piece(64 * MIB)),
+        (take.SHAPES, lambda f: not f.outside and f.piece(4 * GIB)),
+        (take.UNLOAD, lambda f: f.outside or (f.scene.no_grad and f.scene.stage != "evaluation")),
+        (take.INFER_LESS, lambda f: f.outside or _with_graph(f)),
+        (take.LOAD_LAZILY, _unless(_stage("evaluation"))),
+        (take.FEWER_WORKERS, _with_graph),
+        (take.WEIGHTS_IN_FEWER_BITS, _outside),
+    ),
+    Activity.ENGINE: (
+        (take.SHORTER_SEQUENCES_ON_HOST, _piece(8 * GIB)),
+        (take.LESS_OF_ENGINE_ON_HOST, _always),
+        (take.LOAD_LAZILY, _stage("weights")),
+        (take.FREE_ON_HOST, _unless(_outside)),
+    ),
+    Activity.LOADING: (
+        (take.LOAD_LAZILY, _always),
+        (take.WEIGHTS_IN_FEWER_BITS, _always),
+        (take.LOAD_ONCE, _always),
+        (take.FEWER_WORKERS, _unless(_outside)),
+    ),
+    Activity.SAVING: ((take.SHARDED_STATE, _always), (take.FEWER_WORKERS, _always)),
+    Activity.COMPILATION: ((take.FEWER_COMPILERS, _always), (take.LOAD_LAZILY, _outside)),
+    Activity.UNKNOWN: (
+        (take.FEWER_ACTORS, _ray),
+        (take.ARRAYS_IN_PARTS, _array),
+        (take.FEWER_WORKERS, _always),
+        (take.SMALLER_STEPS, lambda f: not f.outside and not _array(f)),
+        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: loads(f) if f.outside else not _array(f)),
+        (take.LOAD_LAZILY, _always),
+        (take.FIND_WHAT_GROWS, lambda f: f.outside and not loads(f)),
+        (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and not _array(f)),
+    ),
+}
+_OF_ONE_ARRAY: Row = (
+    (take.SHAPES, _piece(16 * GIB)),
+    (take.ARRAYS_IN_PARTS, _always),
+    (take.SHAPES, _always),
+    (take.FEWER_WORKERS, _always),
+)
+_OF_STATE: Row = (
+    (take.LESS_STATE_ON_HOST, _always),
+    (take.LOAD_LAZILY, _always),
+    (take.FEWER_WORKERS, _unless(_sign(Sign.STATE_BUILT))),
+)
+_OF_SERVER: Row = ((take.FEWER_SERVER_WORKERS, _always), (take.LOAD_LAZILY, _always), (take.LESS_ON_HOST, _always))
+_OF_LIBRARY: Row = ((take.LESS_ON_HOST, _always),)
+
+
+def _chosen(row: Row, facts: Facts) -> tuple[Remedy, ...]:
+    return tuple(dict.fromkeys(remedy for remedy, when in row if when(facts)))
+
+
+def room_on_device(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """What makes room on a device for all that runs there but a serving engine, whose settings have a list of their own."""
+    facts = Facts(message, scene)
+    row = _ON_DEVICE[Activity.LOADING if message.family is Family.DISPATCHED else scene.activity]
+    if _made(facts):
+        row = _TENSOR
+    elif scene.activity is Activity.LOADING and scene.stage == "data":
+        row = _DATA
+    return _chosen((*_RESUMED, *row), facts)
+
+
+def room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
+    """What makes room on the host."""
+    facts = Facts(message, scene)
+    row = _ON_HOST[scene.activity]
+    if scene.activity is Activity.SAVING:
+        pass
+    elif scene.signs & {Sign.STATE_BUILT, Sign.STATE_ON_HOST}:
+        row = _OF_STATE
+    elif _array(facts) and "for an array" in message.text:
+        row = _OF_ONE_ARRAY
+    elif Sign.SERVER_WORKERS in scene.signs:
+        row = _OF_SERVER
+    elif scene.library and facts.outside and not scene.trains:
+        row = _OF_LIBRARY
+    return _chosen(row, facts)
