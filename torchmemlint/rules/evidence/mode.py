@@ -32,8 +32,6 @@ def in_the_run(candidate: Candidate) -> Iterator[Fact]:
     asked = is_asked_with_grad(event, flow)
     if event.mode is not Mode.ON and not asked and not (RecordFlag.BACKWARD in record.flags and flow.beside_backward(event)):
         yield Fact("mode-unknown", "grad mode is unknown here", Known.SOME_CALLERS)
-    if is_decided_inside(event, flow):
-        yield Fact("other-phase-guarded", "the function disables grad mode in another phase")
     unclear = record.in_unknown_mode if event.kind is GraphKind.OPAQUE else ()
     if unclear and not record.ancestors(frozenset((event.gid,))).isdisjoint(unclear):
         yield Fact("input-mode-unknown", "its input was computed in an unknown grad mode", Known.ASSUMED)
@@ -103,15 +101,6 @@ def is_returned_in_a_phase(candidate: Candidate) -> bool:
     """Whether the function hands the result out in a phase of which only another one's training says that it does not train."""
     says = any(map(purpose.says_phase, dict(candidate.record.assumptions)))
     return candidate.fate.escapes and candidate.phase and not says
-
-
-def is_decided_inside(event: Graph, flow: Flow) -> bool:
-    """Whether a function that the root calls runs the module with grad on in the phase that this run assumes of it, and guards other
-    phases itself: what it assumes is not this caller's phase."""
-    record = flow.record
-    assumed = {int(key.partition(":")[0]) for key, _ in record.assumptions}
-    inside = (assumed & above(record, event.site.frame)) - {0}
-    return any(flow.runs.world.facts(record.frames[number].ref).names & SWITCHES for number in inside)
 
 
 def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
