@@ -13,7 +13,6 @@ from torchmemlint.rules.evidence.closures import called_by_others, returns_both
 from torchmemlint.rules.evidence.cuts import explicit, is_detached
 from torchmemlint.rules.evidence.kept_attributes import kept_by_module
 from torchmemlint.rules.evidence.mode import is_returned_in_a_phase
-from torchmemlint.rules.evidence.module_evidence import is_trained_beside
 from torchmemlint.rules.evidence.wanted_graphs import (
     decided_elsewhere,
     is_given_to_a_callback,
@@ -38,8 +37,6 @@ def in_the_run(candidate: Candidate) -> Iterator[Fact]:
     """What the run itself says of it."""
     if candidate.event.gid in candidate.record.backwarded:
         yield Fact("back-propagated", "its graph is back-propagated")
-    if is_trained_by_another_call(candidate.event, candidate.flow):
-        yield Fact("closure-trained", "another call of the same closure is back-propagated")
 
 
 def in_the_function(candidate: Candidate) -> Iterator[Fact]:
@@ -184,18 +181,6 @@ def by_name(candidate: Candidate) -> Iterator[Fact]:
         yield assumed.TAKES_GRADIENTS
     if is_of_unknown_class(event) and purpose.words(event.what.rpartition(".")[2])[:1] == (TORCH.names["trains"],):
         yield assumed.TRAINS_ITSELF
-
-
-def is_trained_by_another_call(event: Graph, flow: Flow) -> bool:
-    """Whether the same statement of a closure gives, in another call of the closure, what is back-propagated."""
-    if event.site.frame == 0 or not flow.own(event.site) or not is_trained_beside(event, flow):
-        return False
-    record, ref = flow.record, flow.frame(event.site).ref
-    return any(
-        other.site.node == event.site.node and other.site.frame != event.site.frame and flow.frame(other.site).ref == ref
-        for gid in sorted((flow.backwarded or {}).get(event.what, ()))
-        if (other := record.graphs[gid]).gid != event.gid
-    )
 
 
 def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
