@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
-from torchmemlint.rules.evidence.cuts import all_detached, explicit
+from torchmemlint.rules.evidence.cuts import explicit
 from torchmemlint.rules.evidence.phases import is_asked_without_grad, left_out_by_callers
 from torchmemlint.rules.evidence.standing import above
 from torchmemlint.rules.evidence.wanted_graphs import decided_elsewhere, guards_its_network, guards_others, is_asked_for
@@ -50,14 +50,6 @@ def inside(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("retried-with-grad", "the call failed without grad, and needs it")
     if guards_its_network(event, flow):
         yield Fact("guards-itself", "its own forward disables grad mode")
-
-
-def elsewhere(candidate: Candidate) -> Iterator[Fact]:
-    """Whether the same call is guarded in another place of the function, where all that is made of this one's result is cut off."""
-    event, flow, fate = candidate.event, candidate.flow, candidate.fate
-    explained = fate.cuts and all_detached(fate)
-    if candidate.done and event.kind is GraphKind.OPAQUE and not explained and decided_elsewhere(event, flow):
-        yield Fact("guarded-elsewhere-and-done", "the same call runs without grad elsewhere in the function")
 
 
 def assumed_of(candidate: Candidate) -> Iterator[Fact]:
