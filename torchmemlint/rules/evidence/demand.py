@@ -16,7 +16,6 @@ from torchmemlint.rules.evidence.mode import is_returned_in_a_phase
 from torchmemlint.rules.evidence.wanted_graphs import (
     decided_elsewhere,
     is_given_to_a_callback,
-    is_loaded,
     may_be_given_gradients,
     may_be_trained_in_a_callee,
     needs_either,
@@ -116,8 +115,6 @@ def out_of_sight(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("same-step", "the result may be part of the same training step", Known.ASSUMED)
     if evaluated and (phase or not purpose.drives(name)):
         return
-    if is_loaded(event, flow, TORCH.names["loads-from-hub"]):
-        yield Fact("loaded-predictor", "a predictor of another repository may disable grad mode itself", Known.ASSUMED)
     if fate.escapes and not is_detached(fate):
         yield Fact("named-for-evaluation", "only its name suggests that no code outside trains the result", Known.NAME)
     if candidate.evaluated and not purpose.evaluates(name):

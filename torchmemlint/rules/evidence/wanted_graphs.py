@@ -133,25 +133,6 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
     return False
 
 
-def runs_elsewhere(event: Graph, flow: Flow) -> bool:
-    """Whether what is called may as well be no network of torch's that records a graph: a compiled artifact that is loaded
-    (``torch.jit.load``), of whose parameters nothing is known; an attribute that also holds a session of another library, where
-    the class runs it elsewhere with grad mode off."""
-    world, root = flow.runs.world, flow.record.root
-    owner, name = world.header(root).owner, event.what.removeprefix("self.")
-    if owner and name != event.what and name.isidentifier():
-        cls = ClassRef(root.path, owner)
-        if any(world.is_session(each) for each in world.project.attribute_classes(cls, name)) and any(
-            call.callee == event.what and any(use.callee.rpartition(".")[2] in GUARDS for use in call.managers)
-            for base in world.project.mro(cls)
-            if isinstance(base, ClassRef)
-            for other in world.within(base.path, base.qualname)
-            for call in other.calls
-        ):
-            return True
-    return is_loaded(event, flow, TORCH.names["loads-script"])
-
-
 def is_distribution(event: Graph, flow: Flow) -> bool:
     """Whether a method of one of torch's distributions is called, as far as what calls give for a name says, or the name of a method
     that distributions have, of what a call gave (``policy.density(states).log_prob(actions)``): it is no network, and has no graph
@@ -196,27 +177,6 @@ def is_missing(event: Graph, flow: Flow) -> bool:
 
 BARE_BASES = TORCH.words["bare-bases"]
 SETS_BY_NAME = TORCH.words["registers-by-name"] | {"setattr", "__dict__"}
-
-
-def is_loaded(event: Graph, flow: Flow, loader: str) -> bool:
-    """Whether what is called is what a function of torch loads, as far as its name or attribute says, and nothing visible treats
-    it as a module (``eval()``)."""
-    world, root = flow.runs.world, flow.record.root
-    facts = world.facts(root)
-    name = event.what.removeprefix("self.")
-    if name == event.what:
-        made = [(root, text) for bound, text in (*facts.bound, *facts.rebound) if bound == name]
-    elif facts.owner and name.isidentifier():
-        held = world.project.attr(ClassRef(root.path, facts.owner), name)
-        made = [(FunctionRef(at.path, fact.method), fact.value) for fact, at in held if fact.method]
-    else:
-        made = []
-    last = loader.partition(".")[2]
-    return not words_on(event, flow) & MODULES_ALONE and any(
-        text.startswith(f"{loader}()") or world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) == loader
-        for ref, text in made
-        if last in text
-    )
 
 
 def decided_elsewhere(event: Graph, flow: Flow) -> bool:
