@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.grad_effects import OFF, ON
@@ -25,8 +24,6 @@ FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
 GRADIENTS = TORCH.words["takes-gradients"]
 ENABLES = TORCH.names["switches-grad-on"]
-BOUND = re.compile(r"(\w+) = ")
-"""The one name that a statement assigns, in normalised source."""
 CLEARS = TORCH.words["clears-gradients"]
 
 
@@ -63,21 +60,6 @@ def is_shape(event: Graph) -> bool:
     return bool(dot) and event.cls is None and TORCH.methods.get(method) is Effect.SHAPE
 
 
-def is_given_to_a_callback(event: Graph, flow: Flow) -> bool:
-    """Whether grad mode is enabled around a call, and a function that is not visible gets its result there, or is what is called: it may
-    differentiate what it gets."""
-    world, ref = flow.runs.world, flow.frame(event.site).ref
-    enabled = world.memoize(calls_with_enabled_grad, ref)
-    if not any(call.callee == event.what for call in enabled):
-        return False
-    bound = BOUND.match(flow.lowered(event.site).statement(event.site.node)[1])
-    return any(
-        (call.callee == event.what and bool(event.parents)) or (bound and bound[1] in call.arguments)
-        for call in enabled
-        if not call.visible
-    )
-
-
 def is_asked_for(event: Graph, flow: Flow) -> bool:
     """Whether the function enables grad mode around each such call, in blocks of its own: hooks or attention processors may keep parts of
     the forward, of which gradients are taken."""
@@ -86,32 +68,16 @@ def is_asked_for(event: Graph, flow: Flow) -> bool:
 
 def callees_with_enabled_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls in blocks alone that enable grad mode."""
-    enabled = [call.callee for call in calls_with_enabled_grad(world, ref)]
-    called = [call.callee for call in world.facts(ref).calls] if enabled else []
-    return frozenset(callee for callee in enabled if enabled.count(callee) == called.count(callee))
-
-
-class EnabledCall(NamedTuple):
-    """A call that grad mode is enabled around. ``visible``: the project or an import says what is called."""
-
-    callee: str
-    arguments: tuple[str | None, ...]
-    visible: bool
-
-
-def calls_with_enabled_grad(world: World, ref: FunctionRef) -> tuple[EnabledCall, ...]:
     facts, project = world.facts(ref), world.project
     if ENABLES not in facts.names:
-        return ()
-    return tuple(
-        EnabledCall(
-            call.callee,
-            tuple(arg.name for arg in call.args),
-            not call.callee.isidentifier() or project.resolve(ref.path, call.callee, ref.qualname) is not None,
-        )
+        return frozenset()
+    called = [call.callee for call in facts.calls]
+    enabled = [
+        call.callee
         for call in facts.calls
         if any(project.manager_effect(ref.path, ref.qualname, use) == ON for use in call.managers)
-    )
+    ]
+    return frozenset(callee for callee in enabled if enabled.count(callee) == called.count(callee))
 
 
 def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
