@@ -15,7 +15,6 @@ from torchmemlint.rules.evidence.kept_attributes import kept_by_module
 from torchmemlint.rules.evidence.mode import is_returned_in_a_phase
 from torchmemlint.rules.evidence.wanted_graphs import (
     decided_elsewhere,
-    may_be_given_gradients,
     may_be_trained_in_a_callee,
     needs_either,
     takes_gradients,
@@ -62,8 +61,6 @@ def without_backward(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("hooks-keep-it", "hooks keep the result")
     if takes_gradients(event, flow):
         yield Fact("takes-gradients", "the module computes gradients in its own forward")
-    if may_be_given_gradients(event, flow):
-        yield Fact("given-gradients", "a caller gives a function that computes gradients itself", Known.SOME_CALLERS)
 
 
 def by_callers(candidate: Candidate) -> Iterator[Fact]:

@@ -14,7 +14,6 @@ from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.restored import classes_of
-from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -22,7 +21,6 @@ from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
-GRADIENTS = TORCH.words["takes-gradients"]
 ENABLES = TORCH.names["switches-grad-on"]
 CLEARS = TORCH.words["clears-gradients"]
 
@@ -39,19 +37,6 @@ def takes_gradients(event: Graph, flow: Flow, *, perhaps: bool = False) -> bool:
             return False
     path = flow.record.root.path
     return project.differentiates_somewhere(path) if perhaps else project.differentiates_often(path)
-
-
-def may_be_given_gradients(event: Graph, flow: Flow) -> bool:
-    """Whether what is called is a parameter for which a visible caller gives a function that takes gradients itself (the score of a
-    density): without a graph it fails."""
-    world, root = flow.runs.world, flow.record.root
-    if not event.what.isidentifier():
-        return False
-    return any(
-        reaches(world, callee, GRADIENTS)
-        for caller, text in world.project.objects_given(root, event.what)
-        for callee in world.project.callees(caller.path, caller.qualname, text).refs
-    )
 
 
 def is_shape(event: Graph) -> bool:
