@@ -76,7 +76,7 @@ def by_callers(candidate: Candidate) -> Iterator[Fact]:
             "an optimizer steps here, and the function that gets the result may run the backward",
             Known.ASSUMED,
         )
-    if proves_no_graph(fate) and not drops_other_results(event, flow):
+    if proves_no_graph(fate):
         yield Fact("numpy-without-graph", "`numpy()` of the result would raise if it had a graph")
     if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
         yield Fact("sibling-trained", "another part of the same forward is trained")
@@ -146,8 +146,6 @@ def assumed_of(candidate: Candidate) -> Iterator[Fact]:
         candidate.evaluated,
         candidate.name,
     )
-    if proves_no_graph(fate):
-        yield assumed.OTHERS_WITHOUT
     if candidate.done:
         if fate.never_read and event.kind is GraphKind.OPAQUE:
             yield assumed.FOR_ITS_EFFECT
@@ -188,13 +186,6 @@ def proves_no_graph(fate: Fate) -> bool:
     if is_detached(fate):
         return fate.raises
     return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
-
-
-def drops_other_results(event: Graph, flow: Flow) -> bool:
-    """Whether a method of a network in evaluation mode gives several results (``action, _, value = agent.act(x)``): that one of them has
-    no graph, as an action that is drawn or an index, says nothing of the others."""
-    bound = NAMES.match(flow.lowered(event.site).statement(event.site.node)[1])
-    return bound is not None and "," in bound[1] and is_of_unknown_class(event) and event.training is False
 
 
 def is_unread(event: Graph, flow: Flow) -> bool:
