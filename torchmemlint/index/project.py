@@ -190,7 +190,6 @@ class Project:
     attrs = query(classes.attrs)
     is_subclass = query(classes.is_subclass)
     attribute_class = query(classes.attribute_class)
-    attribute_classes = query(classes.attribute_classes)
     methods_named = query(classes.methods_named)
     is_attribute_only = query(classes.is_attribute_only)
     is_attribute = query(classes.is_attribute)

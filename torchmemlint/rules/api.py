@@ -579,33 +579,6 @@ class Flow:
         gradient of a parameter that another method watches; of an activation that keeps its own it may."""
         return self.runs.world.memoize(_watches_gradients, (self.record.root, ends_here))
 
-    def toggled(self, graph: Graph) -> bool:
-        """Whether a framework may have frozen the network for this step: Lightning, before release 2, calls ``training_step`` once
-        for each optimizer (``optimizer_idx``), while no parameter of the others wants a gradient. Networks that are in no
-        optimizer stay as they are."""
-        world = self.runs.world
-        project = world.project
-        owner = world.header(self.record.root).owner
-        if not owner or not graph.what.startswith("self."):
-            return False
-        cls = ClassRef(self.record.root.path, owner)
-        step, made = project.method(cls, TORCH.names["training-step"]), project.method(cls, TORCH.names["makes-optimizers"])
-        if step is None or made is None or not world.trains_result(step):
-            return False
-        if all(p.name != "optimizer_idx" for p in world.header(step).params):
-            return False
-        manual = project.method(cls, TORCH.names["steps-by-itself"]) is not None or any(
-            fact.const == "False" for fact, _ in project.attr(cls, TORCH.names["steps-by-itself"])
-        )
-        optimized = {
-            call.callee.removesuffix(".parameters")
-            for call in world.facts(made).calls
-            if call.callee.startswith("self.") and call.callee.endswith(".parameters")
-        }
-        if manual or not any(graph.what == name or graph.what.startswith(name + ".") for name in optimized):
-            return False
-        return self.record.root == step or any(caller.ref == step for caller in project.callers(self.record.root).calls)
-
     def set_again(self, attribute: str) -> bool:
         """Whether the root's class binds an attribute outside ``__init__`` as well."""
         owner = self.runs.world.header(self.record.root).owner

@@ -87,12 +87,6 @@ GUARDS_ITSELF = Fact(
     "method-for-inference", unless="the method, which is not visible, disables grad mode itself", known_by=Known.METHOD
 )
 """A method of a class that is not visible, named for inference."""
-OTHERS_WITHOUT = Fact(
-    "another-result-without-graph",
-    unless="the method disables grad mode itself, or no result of it has a graph",
-    known_by=Known.RESOLVED,
-)
-"""One of its results has none."""
 OBJECT_GUARDED = Fact("object-handed-on", unless="what calls the object disables grad mode", known_by=Known.ASSUMED)
 """Objects of the class are made, and nothing visible calls one: it is handed on as a callback."""
 HANDED_ON_CALLER = Fact(

@@ -264,14 +264,6 @@ class World:
             return None
         return None if self.project.saying(ref.path, header.owner, *sorted(TORCH.words["trains-something"])) else False
 
-    def is_session(self, cls: ClassRef | str) -> bool:
-        """Whether the objects of a class are called like a network and run in another library: no module, and its ``__call__``
-        works on arrays."""
-        if isinstance(cls, str) or self.is_module_class(cls) is not False:
-            return False
-        call = self.project.method(cls, "__call__")
-        return call is not None and bool(self.facts(call).names & TORCH.words["through-arrays"])
-
     def is_autograd_function(self, cls: ClassRef) -> bool:
         """Whether a class of the project is below ``torch.autograd.Function``."""
         return any(

@@ -49,11 +49,6 @@ def attribute_class(linked: Linked, ref: ClassRef, name: str) -> ClassRef | str 
     return classes.pop() if len(classes) == 1 else None
 
 
-def attribute_classes(linked: Linked, ref: ClassRef, name: str) -> tuple[ClassRef | str, ...]:
-    """As ``attribute_class``, every class of which there is evidence, the first assigned first."""
-    return tuple(dict.fromkeys(value.klass for value in linked.points_to.attribute(ref, name) if isinstance(value, Instance)))
-
-
 def methods_named(linked: Linked, name: str) -> tuple[FunctionRef, ...]:
     """Every method of that name in the project, sorted."""
     return linked.calls.tables.named(name)

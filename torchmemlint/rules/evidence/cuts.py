@@ -13,16 +13,6 @@ def is_detached(fate: Fate) -> bool:
     return any(s.how in DETACHES for s in fate.cuts)
 
 
-def all_detached(fate: Fate) -> bool:
-    """Whether every cut is one that is written for the graph's sake; the best one's index may be taken of the value as well."""
-    hows = {s.how for s in fate.cuts if s.kind is SinkKind.CUT}
-    return hows <= WITHOUT_GRAPH | INDICES and not (hows and hows <= INDICES)
-
-
-INDICES = written(TORCH.words["best-index"]) | {f"torch.{name}" for name in TORCH.words["best-index"]}
-"""Ways to an index, as they are written."""
-
-
 def explicit(fate: Fate) -> bool:
     """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
     return any(s.kind is SinkKind.CUT and s.how in EXPLICIT for s in fate.cuts)

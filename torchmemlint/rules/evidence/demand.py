@@ -13,12 +13,8 @@ from torchmemlint.rules.evidence.closures import called_by_others, returns_both
 from torchmemlint.rules.evidence.cuts import explicit, is_detached
 from torchmemlint.rules.evidence.kept_attributes import kept_by_module
 from torchmemlint.rules.evidence.mode import is_returned_in_a_phase
-from torchmemlint.rules.evidence.module_evidence import is_trained_beside
 from torchmemlint.rules.evidence.wanted_graphs import (
     decided_elsewhere,
-    is_given_to_a_callback,
-    is_loaded,
-    may_be_given_gradients,
     may_be_trained_in_a_callee,
     needs_either,
     takes_gradients,
@@ -38,8 +34,6 @@ def in_the_run(candidate: Candidate) -> Iterator[Fact]:
     """What the run itself says of it."""
     if candidate.event.gid in candidate.record.backwarded:
         yield Fact("back-propagated", "its graph is back-propagated")
-    if is_trained_by_another_call(candidate.event, candidate.flow):
-        yield Fact("closure-trained", "another call of the same closure is back-propagated")
 
 
 def in_the_function(candidate: Candidate) -> Iterator[Fact]:
@@ -67,10 +61,6 @@ def without_backward(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("hooks-keep-it", "hooks keep the result")
     if takes_gradients(event, flow):
         yield Fact("takes-gradients", "the module computes gradients in its own forward")
-    if may_be_given_gradients(event, flow):
-        yield Fact("given-gradients", "a caller gives a function that computes gradients itself", Known.SOME_CALLERS)
-    if is_given_to_a_callback(event, flow):
-        yield Fact("enabled-for-a-callback", "grad mode is enabled for it, and a function that is not visible gets the result")
 
 
 def by_callers(candidate: Candidate) -> Iterator[Fact]:
@@ -86,7 +76,7 @@ def by_callers(candidate: Candidate) -> Iterator[Fact]:
             "an optimizer steps here, and the function that gets the result may run the backward",
             Known.ASSUMED,
         )
-    if proves_no_graph(fate) and not drops_other_results(event, flow):
+    if proves_no_graph(fate):
         yield Fact("numpy-without-graph", "`numpy()` of the result would raise if it had a graph")
     if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
         yield Fact("sibling-trained", "another part of the same forward is trained")
@@ -119,8 +109,6 @@ def out_of_sight(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("same-step", "the result may be part of the same training step", Known.ASSUMED)
     if evaluated and (phase or not purpose.drives(name)):
         return
-    if is_loaded(event, flow, TORCH.names["loads-from-hub"]):
-        yield Fact("loaded-predictor", "a predictor of another repository may disable grad mode itself", Known.ASSUMED)
     if fate.escapes and not is_detached(fate):
         yield Fact("named-for-evaluation", "only its name suggests that no code outside trains the result", Known.NAME)
     if candidate.evaluated and not purpose.evaluates(name):
@@ -158,8 +146,6 @@ def assumed_of(candidate: Candidate) -> Iterator[Fact]:
         candidate.evaluated,
         candidate.name,
     )
-    if proves_no_graph(fate):
-        yield assumed.OTHERS_WITHOUT
     if candidate.done:
         if fate.never_read and event.kind is GraphKind.OPAQUE:
             yield assumed.FOR_ITS_EFFECT
@@ -186,18 +172,6 @@ def by_name(candidate: Candidate) -> Iterator[Fact]:
         yield assumed.TRAINS_ITSELF
 
 
-def is_trained_by_another_call(event: Graph, flow: Flow) -> bool:
-    """Whether the same statement of a closure gives, in another call of the closure, what is back-propagated."""
-    if event.site.frame == 0 or not flow.own(event.site) or not is_trained_beside(event, flow):
-        return False
-    record, ref = flow.record, flow.frame(event.site).ref
-    return any(
-        other.site.node == event.site.node and other.site.frame != event.site.frame and flow.frame(other.site).ref == ref
-        for gid in sorted((flow.backwarded or {}).get(event.what, ()))
-        if (other := record.graphs[gid]).gid != event.gid
-    )
-
-
 def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
     """Whether the call of the root by which this module runs runs another one, or this one again, whose result is trained, or is
     handed out with its graph where this one's is cut: both are of one forward, as of a discriminator that sees two inputs."""
@@ -212,13 +186,6 @@ def proves_no_graph(fate: Fate) -> bool:
     if is_detached(fate):
         return fate.raises
     return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
-
-
-def drops_other_results(event: Graph, flow: Flow) -> bool:
-    """Whether a method of a network in evaluation mode gives several results (``action, _, value = agent.act(x)``): that one of them has
-    no graph, as an action that is drawn or an index, says nothing of the others."""
-    bound = NAMES.match(flow.lowered(event.site).statement(event.site.node)[1])
-    return bound is not None and "," in bound[1] and is_of_unknown_class(event) and event.training is False
 
 
 def is_unread(event: Graph, flow: Flow) -> bool:

@@ -28,8 +28,6 @@ def in_the_run(candidate: Candidate) -> Iterator[Fact]:
 def by_others(candidate: Candidate) -> Iterator[Fact]:
     """Who else may have frozen it: a framework, a caller, the class that keeps it."""
     event, flow, world, root = candidate.event, candidate.flow, candidate.world, candidate.root
-    if flow.toggled(event):
-        yield Fact("toggled", "Lightning may have frozen the network for this step")
     if not all(is_held(world, *frozen) for frozen in given_frozen(world, root, event.what)):
         yield Fact("frozen-by-a-caller", "a caller may have frozen the module")
     owner = world.header(root).owner

@@ -8,7 +8,7 @@ from torchmemlint.rules import assumed
 from torchmemlint.rules.api import short
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence
-from torchmemlint.rules.evidence.wanted_graphs import is_distribution, is_missing, is_shape, runs_elsewhere
+from torchmemlint.rules.evidence.wanted_graphs import is_distribution, is_missing, is_shape
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import runs_another_framework
 from torchmemlint.semantics import purpose
@@ -35,8 +35,6 @@ def shown(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("no-such-method", "its class has no such method")
     if is_distribution(event, flow):
         yield Fact("a-distribution", "it is a distribution, not a network")
-    if runs_elsewhere(event, flow):
-        yield Fact("runs-elsewhere", "it may not be a torch network that records a graph")
 
 
 def resolved(candidate: Candidate) -> Iterator[Fact]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
-from torchmemlint.rules.evidence.cuts import all_detached, explicit
+from torchmemlint.rules.evidence.cuts import explicit
 from torchmemlint.rules.evidence.phases import is_asked_without_grad, left_out_by_callers
 from torchmemlint.rules.evidence.standing import above
 from torchmemlint.rules.evidence.wanted_graphs import decided_elsewhere, guards_its_network, guards_others, is_asked_for
@@ -32,8 +32,6 @@ def in_the_run(candidate: Candidate) -> Iterator[Fact]:
     asked = is_asked_with_grad(event, flow)
     if event.mode is not Mode.ON and not asked and not (RecordFlag.BACKWARD in record.flags and flow.beside_backward(event)):
         yield Fact("mode-unknown", "grad mode is unknown here", Known.SOME_CALLERS)
-    if is_decided_inside(event, flow):
-        yield Fact("other-phase-guarded", "the function disables grad mode in another phase")
     unclear = record.in_unknown_mode if event.kind is GraphKind.OPAQUE else ()
     if unclear and not record.ancestors(frozenset((event.gid,))).isdisjoint(unclear):
         yield Fact("input-mode-unknown", "its input was computed in an unknown grad mode", Known.ASSUMED)
@@ -52,14 +50,6 @@ def inside(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("retried-with-grad", "the call failed without grad, and needs it")
     if guards_its_network(event, flow):
         yield Fact("guards-itself", "its own forward disables grad mode")
-
-
-def elsewhere(candidate: Candidate) -> Iterator[Fact]:
-    """Whether the same call is guarded in another place of the function, where all that is made of this one's result is cut off."""
-    event, flow, fate = candidate.event, candidate.flow, candidate.fate
-    explained = fate.cuts and all_detached(fate)
-    if candidate.done and event.kind is GraphKind.OPAQUE and not explained and decided_elsewhere(event, flow):
-        yield Fact("guarded-elsewhere-and-done", "the same call runs without grad elsewhere in the function")
 
 
 def assumed_of(candidate: Candidate) -> Iterator[Fact]:
@@ -103,15 +93,6 @@ def is_returned_in_a_phase(candidate: Candidate) -> bool:
     """Whether the function hands the result out in a phase of which only another one's training says that it does not train."""
     says = any(map(purpose.says_phase, dict(candidate.record.assumptions)))
     return candidate.fate.escapes and candidate.phase and not says
-
-
-def is_decided_inside(event: Graph, flow: Flow) -> bool:
-    """Whether a function that the root calls runs the module with grad on in the phase that this run assumes of it, and guards other
-    phases itself: what it assumes is not this caller's phase."""
-    record = flow.record
-    assumed = {int(key.partition(":")[0]) for key, _ in record.assumptions}
-    inside = (assumed & above(record, event.site.frame)) - {0}
-    return any(flow.runs.world.facts(record.frames[number].ref).names & SWITCHES for number in inside)
 
 
 def is_asked_with_grad(event: Graph, flow: Flow) -> bool:

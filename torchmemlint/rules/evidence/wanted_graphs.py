@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.grad_effects import OFF, ON
@@ -15,7 +14,6 @@ from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.restored import classes_of
-from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -23,10 +21,7 @@ from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
-GRADIENTS = TORCH.words["takes-gradients"]
 ENABLES = TORCH.names["switches-grad-on"]
-BOUND = re.compile(r"(\w+) = ")
-"""The one name that a statement assigns, in normalised source."""
 CLEARS = TORCH.words["clears-gradients"]
 
 
@@ -44,38 +39,10 @@ def takes_gradients(event: Graph, flow: Flow, *, perhaps: bool = False) -> bool:
     return project.differentiates_somewhere(path) if perhaps else project.differentiates_often(path)
 
 
-def may_be_given_gradients(event: Graph, flow: Flow) -> bool:
-    """Whether what is called is a parameter for which a visible caller gives a function that takes gradients itself (the score of a
-    density): without a graph it fails."""
-    world, root = flow.runs.world, flow.record.root
-    if not event.what.isidentifier():
-        return False
-    return any(
-        reaches(world, callee, GRADIENTS)
-        for caller, text in world.project.objects_given(root, event.what)
-        for callee in world.project.callees(caller.path, caller.qualname, text).refs
-    )
-
-
 def is_shape(event: Graph) -> bool:
     """Whether a tensor's own method was called that gives numbers about its shape (``self.weights[0].size(1)``)."""
     _, dot, method = event.what.rpartition(".")
     return bool(dot) and event.cls is None and TORCH.methods.get(method) is Effect.SHAPE
-
-
-def is_given_to_a_callback(event: Graph, flow: Flow) -> bool:
-    """Whether grad mode is enabled around a call, and a function that is not visible gets its result there, or is what is called: it may
-    differentiate what it gets."""
-    world, ref = flow.runs.world, flow.frame(event.site).ref
-    enabled = world.memoize(calls_with_enabled_grad, ref)
-    if not any(call.callee == event.what for call in enabled):
-        return False
-    bound = BOUND.match(flow.lowered(event.site).statement(event.site.node)[1])
-    return any(
-        (call.callee == event.what and bool(event.parents)) or (bound and bound[1] in call.arguments)
-        for call in enabled
-        if not call.visible
-    )
 
 
 def is_asked_for(event: Graph, flow: Flow) -> bool:
@@ -86,32 +53,16 @@ def is_asked_for(event: Graph, flow: Flow) -> bool:
 
 def callees_with_enabled_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls in blocks alone that enable grad mode."""
-    enabled = [call.callee for call in calls_with_enabled_grad(world, ref)]
-    called = [call.callee for call in world.facts(ref).calls] if enabled else []
-    return frozenset(callee for callee in enabled if enabled.count(callee) == called.count(callee))
-
-
-class EnabledCall(NamedTuple):
-    """A call that grad mode is enabled around. ``visible``: the project or an import says what is called."""
-
-    callee: str
-    arguments: tuple[str | None, ...]
-    visible: bool
-
-
-def calls_with_enabled_grad(world: World, ref: FunctionRef) -> tuple[EnabledCall, ...]:
     facts, project = world.facts(ref), world.project
     if ENABLES not in facts.names:
-        return ()
-    return tuple(
-        EnabledCall(
-            call.callee,
-            tuple(arg.name for arg in call.args),
-            not call.callee.isidentifier() or project.resolve(ref.path, call.callee, ref.qualname) is not None,
-        )
+        return frozenset()
+    called = [call.callee for call in facts.calls]
+    enabled = [
+        call.callee
         for call in facts.calls
         if any(project.manager_effect(ref.path, ref.qualname, use) == ON for use in call.managers)
-    )
+    ]
+    return frozenset(callee for callee in enabled if enabled.count(callee) == called.count(callee))
 
 
 def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
@@ -131,25 +82,6 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
         if facts and not known:
             return True
     return False
-
-
-def runs_elsewhere(event: Graph, flow: Flow) -> bool:
-    """Whether what is called may as well be no network of torch's that records a graph: a compiled artifact that is loaded
-    (``torch.jit.load``), of whose parameters nothing is known; an attribute that also holds a session of another library, where
-    the class runs it elsewhere with grad mode off."""
-    world, root = flow.runs.world, flow.record.root
-    owner, name = world.header(root).owner, event.what.removeprefix("self.")
-    if owner and name != event.what and name.isidentifier():
-        cls = ClassRef(root.path, owner)
-        if any(world.is_session(each) for each in world.project.attribute_classes(cls, name)) and any(
-            call.callee == event.what and any(use.callee.rpartition(".")[2] in GUARDS for use in call.managers)
-            for base in world.project.mro(cls)
-            if isinstance(base, ClassRef)
-            for other in world.within(base.path, base.qualname)
-            for call in other.calls
-        ):
-            return True
-    return is_loaded(event, flow, TORCH.names["loads-script"])
 
 
 def is_distribution(event: Graph, flow: Flow) -> bool:
@@ -196,27 +128,6 @@ def is_missing(event: Graph, flow: Flow) -> bool:
 
 BARE_BASES = TORCH.words["bare-bases"]
 SETS_BY_NAME = TORCH.words["registers-by-name"] | {"setattr", "__dict__"}
-
-
-def is_loaded(event: Graph, flow: Flow, loader: str) -> bool:
-    """Whether what is called is what a function of torch loads, as far as its name or attribute says, and nothing visible treats
-    it as a module (``eval()``)."""
-    world, root = flow.runs.world, flow.record.root
-    facts = world.facts(root)
-    name = event.what.removeprefix("self.")
-    if name == event.what:
-        made = [(root, text) for bound, text in (*facts.bound, *facts.rebound) if bound == name]
-    elif facts.owner and name.isidentifier():
-        held = world.project.attr(ClassRef(root.path, facts.owner), name)
-        made = [(FunctionRef(at.path, fact.method), fact.value) for fact, at in held if fact.method]
-    else:
-        made = []
-    last = loader.partition(".")[2]
-    return not words_on(event, flow) & MODULES_ALONE and any(
-        text.startswith(f"{loader}()") or world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) == loader
-        for ref, text in made
-        if last in text
-    )
 
 
 def decided_elsewhere(event: Graph, flow: Flow) -> bool:

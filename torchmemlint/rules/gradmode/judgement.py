@@ -53,7 +53,6 @@ def facts_of(candidate: Candidate) -> Iterator[Fact]:
     yield from demand.by_callers(candidate)
     if not candidate.done:
         yield from demand.out_of_sight(candidate)
-    yield from mode.elsewhere(candidate)
     yield from demand.of_attributes(candidate)
     yield from identity.resolved(candidate)
     yield from demand.assumed_of(candidate)

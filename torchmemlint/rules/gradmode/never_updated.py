@@ -46,9 +46,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         return False  # which tensor it is that the optimizer holds, is not followed
     if is_handed_on(event, flow) or reads_gradients(event, flow):
         return False
-    if (evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(
-        event
-    ):
+    if evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what):
         return False
     before = [record.graphs[gid] for gid in record.ancestors(event.parents)]
     if any(g.kind is GraphKind.WANTED or (g.kind is GraphKind.LEAF and flow.own(g.site)) for g in before):
