@@ -179,7 +179,7 @@ from pkg.models import Net
 from train import check
 
 
-{when("second_caller", "def again(loader):" + chr(10) + "    return score(Net(), loader).tolist()")}
+{when("second_caller", "def main(loader):" + chr(10) + "    return score(Net(), loader).tolist()")}
 
 
 def show(loader):

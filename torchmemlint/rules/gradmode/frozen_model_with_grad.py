@@ -38,6 +38,7 @@ import torch
 
 
 def distill(student, teacher, loader, criterion, optimizer):
+    teacher.eval()
     for inputs in loader:
         wanted = teacher(inputs)
         loss = criterion(student(inputs), wanted.detach())
@@ -53,6 +54,7 @@ import torch
 
 
 def distill(student, teacher, loader, criterion, optimizer):
+    teacher.eval()
     for inputs in loader:
         with torch.no_grad():
             wanted = teacher(inputs)

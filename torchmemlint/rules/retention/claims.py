@@ -32,7 +32,7 @@ from torchmemlint.torch_facts.words import CallByName
 VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
     "graph nodes: the backward freed the saved tensors that it used, but host memory grows by about 0.5 kB per graph node each step, "
-    "plus one small block on the device"
+    "and the kept tensor itself stays"
 )
 WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
 ONLY_FILLED_COST = (
