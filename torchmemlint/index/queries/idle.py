@@ -66,14 +66,15 @@ def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
     ):
         return False
     tables = linked.calls.tables
-    users = [(ref, call.callee) for ref, call in tables.calls(cls.qualname)] + [*tables.reads(cls.qualname)]
+    named = [(ref, call.callee) for ref, call in tables.calls(cls.qualname)] + [*tables.reads(cls.qualname)]
+    users = {ref for ref, text in named if _may_mean(linked, linked.names.dotted(ref.path, text), cls)}
+    for method in linked.reader.methods_of(cls):
+        callers = linked.calls.callers(FunctionRef(cls.path, method))
+        if callers.escapes:
+            return False
+        users.update(caller.ref for caller in callers.calls)
     own = f"{cls.qualname}."
-    others = {
-        ref
-        for ref, text in users
-        if not (ref.path == cls.path and ref.qualname.startswith(own))
-        and _may_mean(linked, linked.names.dotted(ref.path, text), cls)
-    }
+    others = {ref for ref in users if not (ref.path == cls.path and ref.qualname.startswith(own))}
     if linked.classes.subclasses(cls) or not (others or is_used_by_programs(linked, cls.path)):
         return False
     return all(is_idle(linked, each, depth + 1) for each in sorted(others))
