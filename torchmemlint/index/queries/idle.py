@@ -7,7 +7,7 @@ from torchmemlint.index.layout import Module
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.queries.certain import UNBOUND, family
 from torchmemlint.index.queries.contents import MAIN, header, imports_of_others, is_program, may_look_up
-from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH
 
 MAX_UP = 3  # callers that are themselves looked at for a use
@@ -67,7 +67,7 @@ def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
         return False
     tables = linked.calls.tables
     named = [(ref, call.callee) for ref, call in tables.calls(cls.qualname)] + [*tables.reads(cls.qualname)]
-    users = {ref for ref, text in named if _may_mean(linked, linked.names.dotted(ref.path, text), cls)}
+    users = {ref for ref, text in named if _may_mean(linked, ref.path, text, cls)}
     for method in linked.reader.methods_of(cls):
         callers = linked.calls.callers(FunctionRef(cls.path, method))
         if callers.escapes:
@@ -80,8 +80,11 @@ def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
     return all(is_idle(linked, each, depth + 1) for each in sorted(others))
 
 
-def _may_mean(linked: Linked, symbol: Symbol | None, what: ClassRef | FunctionRef) -> bool:
-    """Whether what a text stands for is not known to be something else of the project, or outside of it."""
+def _may_mean(linked: Linked, path: str, text: str, what: ClassRef | FunctionRef) -> bool:
+    """Whether what a text stands for in a module is not known to be something else: imports under different tests may bind it."""
+    if len(linked.reader.import_targets[path].get(text.partition(".")[0], ())) > 1:
+        return True
+    symbol = linked.names.dotted(path, text)
     if isinstance(symbol, (FunctionRef, ClassRef)):
         return symbol[:2] == what[:2]
     return not isinstance(symbol, Outside)
@@ -102,7 +105,8 @@ def _is_offered(linked: Linked, what: ClassRef | FunctionRef, name: str) -> bool
         if path.endswith(INIT):
             linked.note(keys.IMPORTS, path)
             targets = [target for _, target in linked.reader.whole(path).imports if target.rpartition(".")[2] == name]
-            if any(_may_mean(linked, linked.names.imported(path, target), what) for target in targets):
+            symbols = [linked.names.imported(path, target) for target in targets]
+            if any(not isinstance(symbol, (FunctionRef, ClassRef)) or symbol[:2] == what[:2] for symbol in symbols):
                 return True
     return False
 
