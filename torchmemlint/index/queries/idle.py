@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from torchmemlint.index import keys
 from torchmemlint.index.layout import Module
 from torchmemlint.index.linked import Linked
@@ -50,10 +52,7 @@ def _is_called_on_something(linked: Linked, ref: FunctionRef, name: str) -> bool
     calls = linked.calls.tables.calls(name)
     if "." in ref.qualname:
         return bool(calls)
-    return any(
-        "(" in call.callee or ("." in call.callee and linked.names.dotted(caller.path, call.callee) is None)
-        for caller, call in calls
-    )
+    return any("(" in call.callee or _may_mean(linked, caller.path, call.callee, ref) for caller, call in calls)
 
 
 def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
@@ -85,9 +84,9 @@ def _may_mean(linked: Linked, path: str, text: str, what: ClassRef | FunctionRef
     if len(linked.reader.import_targets[path].get(text.partition(".")[0], ())) > 1:
         return True
     symbol = linked.names.dotted(path, text)
-    if isinstance(symbol, (FunctionRef, ClassRef)):
-        return symbol[:2] == what[:2]
-    return not isinstance(symbol, Outside)
+    if isinstance(symbol, Outside):  # a project may be imported by a name that is not its folder's
+        return symbol.name.split(".")[-2:-1] == [posixpath.basename(what.path.removesuffix(INIT)).removesuffix(".py")]
+    return not isinstance(symbol, (FunctionRef, ClassRef)) or symbol[:2] == what[:2]
 
 
 def _is_had_by_text(linked: Linked, what: ClassRef | FunctionRef) -> bool:
