@@ -194,30 +194,31 @@ def _in_pool(
     chunks = chunks_by_size(paths, jobs * _CHUNKS)
     pool_of = _pools(function, shared)
     results: dict[str, R] = {}
-    with _opened(pool_of(jobs)) as pool:
-        try:
+    try:
+        with _opened(pool_of(jobs)) as pool:
             for chunk, future in [(chunk, pool.submit(_call_each, chunk)) for chunk in chunks]:
                 results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
                 progress(len(chunk))
-        except BrokenProcessPool:
-            pass
+    except BrokenProcessPool:
+        pass
     # A process died, and with it the pool. Each of its chunks in a process of its own; where that dies too, each file.
     left = [chunk for chunk in chunks if chunk[0] not in results]
     for group in (*left, *([path] for chunk in left for path in chunk)):
         if group[0] in results:
             continue
-        with _opened(pool_of(1)) as pool:
-            try:
+        try:
+            with _opened(pool_of(1)) as pool:
                 results.update(zip(group, pool.submit(_call_each, group).result(), strict=True))  # type: ignore[arg-type]
-            except BrokenProcessPool:
-                if len(group) == 1:
-                    results[group[0]] = lost(group[0], "the process that checked it died")
+        except BrokenProcessPool:
+            if len(group) == 1:
+                results[group[0]] = lost(group[0], "the process that checked it died")
     return [results[path] for path in paths]
 
 
 @contextmanager
 def _opened(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
-    """A pool whose processes are killed where this one is interrupted: else it would wait until they have done all."""
+    """A pool whose processes are killed where this one is interrupted, or one of them has died: else it would wait until they have done all,
+    and for ever for one that was being started when the pool broke."""
     from multiprocessing import active_children
 
     others = active_children()
