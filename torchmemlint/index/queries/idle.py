@@ -153,11 +153,12 @@ def is_used_by_programs(linked: Linked, path: str) -> bool:
     linked.note(keys.MODULE, path)
     if any(call.callee.rpartition(".")[2] in COMMANDS for call in linked.reader.functions[path][TOP].calls):
         return False  # whatever the command line asks for
-    for facts in linked.reader.whole(path).functions:
-        if not (facts.parent or facts.owner) and any(
-            caller.ref.path == path and caller.ref.qualname.rpartition(".")[2] in (TOP, MAIN)
-            for caller in linked.calls.callers(FunctionRef(path, facts.qualname)).calls
-        ):
+    functions = linked.reader.whole(path).functions
+    decorators = {use.callee for facts in functions for use in facts.decorators}
+    for facts in functions:
+        callers = () if facts.parent or facts.owner else linked.calls.callers(FunctionRef(path, facts.qualname)).calls
+        running = (each for each in callers if each.ref.path == path and each.call.callee not in decorators)
+        if any(each.ref.qualname.rpartition(".")[2] in (TOP, MAIN) for each in running):
             return True
     package = linked.names.layout.names[path].partition(".")[0]
     users = linked.calls.tables.importers(package)
