@@ -1,8 +1,8 @@
 """What to change for each kind of failure, in the order in which it pays to look, given what was running.
 
 What makes room is in the table of `room`; here is what depends on the kind of failure, and the settings of engines and other programs.
-``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` never: before it raises, the
-allocator has returned everything that ``empty_cache`` could.
+``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` only where somebody else than PyTorch's allocator was
+refused: before that raises, it has returned everything that ``empty_cache`` could.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
-from torchmemlint.oom.diagnose import driver_request, holders, in_large_pieces, ranks_on_first, waiting
+from torchmemlint.oom.diagnose import driver_request, elsewhere, holders, in_large_pieces, ranks_on_first, waiting
 from torchmemlint.oom.engines import ENGINES, LLAMA_ELSEWHERE, MEDIA_ENGINES, OTHER_PROGRAMS
-from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits
+from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits, strangers
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.room import FROM_OUTSIDE, Facts, loads, room_on_device, room_on_host
@@ -112,6 +112,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
                 () if scene.activity is Activity.INFERENCE and Sign.PROGRESSED not in scene.signs else (take.STEADY_SHAPES,)
             )
             resumed = tuple(remedy for remedy in room if remedy is take.RELEASE_CHECKPOINT)
+            if Sign.ROLLOUTS in scene.signs and scene.trains:
+                return (*resumed, *steady, take.NO_GRAPH_PAST_ITS_STEP, *_expandable(message, scene), *room[:4])
             return (*resumed, *_expandable(message, scene), *steady, *room[:4], *(() if steady else (take.STEADY_SHAPES,)))
         case Kind.PARTLY_FRAGMENTATION:
             # An engine's shapes are its own, and its list has the allocator's setting.
@@ -136,6 +138,10 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
             if scene.evidence.beside is not None and message.family is Family.RAW:
                 return (take.SET_DEVICE, take.SHOW_ONE_DEVICE, *_other_processes(message)[:1])
             own = (take.SET_DEVICE,) if ranks_on_first(message, scene) else ()
+            asked = elsewhere(message, scene)
+            if asked is not None:
+                find, free = _other_processes(message)
+                return (replace(free, code=f"{_device(message).visible}={asked} python …        # it is device 0 there"), find)
             return (*own, *_other_processes(message), *(room[:4] if diagnosis.shared else ()))
         case Kind.MEMORY_CAP:
             return (_limit(message), *room)
@@ -174,7 +180,11 @@ _SERVES = re.compile(r"(?i)vllm|sglang|rollout|generat|infer|engine|serv|sampler
 
 def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if diagnosis.doubted:
-        return (take.CHECK_TOTAL, take.SHAPES)
+        return (take.CHECK_TOTAL, *(() if scene.evidence.pool else (take.SHAPES,)))
+    if diagnosis.refused and message.family is Family.RAW and Sign.SEGMENTS_SET in scene.signs:
+        return (take.WITHOUT_SEGMENTS, take.WHAT_IS_FREE)
+    if message.family is Family.NCCL:
+        return (take.NCCL_WITHOUT_HOST_MEMORY, take.WHAT_IS_FREE, take.LEAVE_ROOM_FOR_NCCL)
     if diagnosis.refused and Sign.DEVICE_BROKEN in scene.signs:
         return (take.RESTART_DRIVER, take.FIND_THE_PLACE)
     if diagnosis.refused:
@@ -236,7 +246,10 @@ def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.PRINT_SIZES, take.SHAPES)
     if message.family is Family.BLOCK_LIMIT or (message.backend == "XPU" and (message.requested or 0) < (message.total or 0)):
         return (take.SMALLER_BLOCKS, take.SHAPES)
-    return (take.SHAPES, take.FUSED_ATTENTION, *((take.INFER_LESS,) if scene.activity is Activity.INFERENCE else ()))
+    less = (take.INFER_LESS,) if scene.activity is Activity.INFERENCE else ()
+    if scene.attention:
+        return (*less, take.CHUNK_QUERIES, take.SHAPES)
+    return (take.SHAPES, take.FUSED_ATTENTION, *less)
 
 
 def _beside_others(message: Message, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
@@ -302,7 +315,12 @@ def _segments(message: Message, scene: Scene) -> Remedy:
     return Remedy(
         "Let segments grow instead of adding new ones",
         "the idle pieces then join into one range; it must be set before torch is imported, and Windows ignores it"
-        + ("; torch 2.10 and later also read it from PYTORCH_ALLOC_CONF" if variable == "PYTORCH_CUDA_ALLOC_CONF" else ""),
+        + ("; torch 2.10 and later also read it from PYTORCH_ALLOC_CONF" if variable == "PYTORCH_CUDA_ALLOC_CONF" else "")
+        + (
+            "; where an engine that sleeps lives in the process, its memory pool does not go with it"
+            if Sign.ROLLOUTS in scene.signs
+            else ""
+        ),
         f"export {variable}=expandable_segments:True",
         Advice.SEGMENTS,
     )
@@ -350,6 +368,8 @@ def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[
         switch = (take.NO_NVLS,) if Sign.NCCL_NVLS in scene.signs else ()
         # Before the first step, what a step needs is not there yet.
         running = room if scene.stage in ("forward", "backward", "optimizer", "gradients") else ()
+        if scene.activity is Activity.TRAINING and scene.raised and message.requested is not None:
+            switch = (*switch, take.MARGIN_FOR_COLLECTIVES)
         return (*switch, take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], *running)
     if message.backend == "MPS":
         # Graphs pile up in a program that runs on; one large call takes buffers.
@@ -508,6 +528,9 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
             continue
         title, why, field, value = _SETTINGS[wanted]
         setting = str(getattr(engine, field)) if engine is not None else ""
+        if wanted == "quant" and Sign.QUANTIZED in scene.signs:
+            remedies[:0] = [take.QUANTIZED_CHECKPOINT] if stage == "weights" and "quantiz" in scene.shown_by else []
+            continue
         if (engine is not None and not setting) or (wanted == "media" and Sign.MEDIA not in scene.signs):
             continue
         if wanted == "offload" and Sign.OFFLOAD_SET in scene.signs:
@@ -627,7 +650,7 @@ def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What stands before a host's memory: the limit that Windows counts by, and growth, which no limit bears."""
     grows = scene.growth is not None and scene.growth.of_host
     growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows and Sign.STATE_BUILT not in scene.signs else ()
-    return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs else ()))
+    return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs and scene.package != "torchmetrics" else ()))
 
 
 def _asked_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -644,9 +667,12 @@ def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     if message.writer == "LLVM":
         return (take.MORE_FOR_COMPILER,)
     more, room = _asked_for(message, scene), room_on_host(message, scene)
-    told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST}
-    nothing_known = scene.activity is Activity.UNKNOWN and not told and not scene.trains
-    shown = message.family is Family.HOST_LIMIT or Sign.LIMITED in scene.signs or nothing_known
+    if strangers(message, scene):
+        return (take.END_STRANGERS, *more, *room)
+    told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST, Sign.LOADER}
+    nothing_known = scene.activity is Activity.UNKNOWN and not scene.trains
+    shown = message.family is Family.HOST_LIMIT or scene.signs & {Sign.LIMITED, Sign.WSL} or nothing_known
+    shown = shown and not told
     return tuple(dict.fromkeys((*more, *room) if shown else (*room, *more)))
 
 

@@ -91,7 +91,11 @@ def while_doing(scene: Scene) -> str:
     """ "during training", "while weights were loaded or moved", …; "" when nothing shows it."""
     return {
         Activity.TRAINING: "during training",
-        Activity.INFERENCE: "during inference, in a program that trains" if scene.trains else "during inference",
+        Activity.INFERENCE: "while latents were decoded"
+        if scene.stage == "decoder"
+        else "during inference, in a program that trains"
+        if scene.trains
+        else "during inference",
         Activity.LOADING: "while weights were loaded or moved",
         Activity.COMPILATION: "during compilation",
         Activity.SAVING: "while a checkpoint was saved",
@@ -215,6 +219,15 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def _of_loader(scene: Scene) -> tuple[str, ...]:
+    """A sentence about what grows in workers of a loader; () where the log shows none."""
+    if Sign.LOADER not in scene.signs:
+        return ()
+    return (
+        "the log shows workers of a loader: what fills them is the data set's and the collate function's, times their number and that of the ranks",
+    )
+
+
 def _state_on_host(scene: Scene) -> tuple[str, ...]:
     """A sentence about optimizer state that a training keeps on the host; () where the log shows none."""
     if Sign.STATE_ON_HOST not in scene.signs:
@@ -258,6 +271,16 @@ def _nccl(m: Message, scene: Scene) -> Diagnosis:
             (
                 "the message names a call for such memory, or the lines beside it are those of that transport",
                 "under WSL and in containers such memory is limited, or cannot be mapped at all",
+            ),
+        )
+    if m.requested is None and Sign.NCCL_CUMEM in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "NCCL could not get memory as it set up its transport; whether the host's or the device's, the message does not say.",
+            (
+                "this release takes its buffers on the host through CUDA's virtual memory, which containers, WSL and some boards refuse with "
+                "the same words",
+                "if the devices have room at that moment, it is that",
             ),
         )
     found = _outside("NCCL (its buffers)")(m, scene)
@@ -359,12 +382,20 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
     if m.writer:
         found = _outside(m.writer)(m, scene)
         return replace(found, because=(*found.because, late))
-    own = "driver error" in m.text and Sign.SEGMENTS_SET in scene.signs
+    if "driver error" in m.text and Sign.SEGMENTS_SET in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The driver refused a call by which expandable segments map memory; that the device is full, the message does not say.",
+            (
+                "a device that is full is told by PyTorch itself, with figures",
+                "some platforms refuse these calls with room left: boards that share the host's memory (Tegra), WSL, some of AMD's",
+            ),
+            refused=True,
+        )
     return Diagnosis(
         Kind.OUTSIDE_CACHE,
         "The driver refused memory that was asked for outside PyTorch's cache.",
         (
-            *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
             *((_WSL,) if Sign.WSL in scene.signs else ()),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
@@ -437,7 +468,14 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         "A process was killed from outside, as the system does when the host's memory runs out.",
-        (*(() if certain else (doubt,)), *limit, *_state_on_host(scene), *circumstances(scene, device=False), proof),
+        (
+            *(() if certain else (doubt,)),
+            *limit,
+            *_of_loader(scene),
+            *_state_on_host(scene),
+            *circumstances(scene, device=False),
+            proof,
+        ),
     )
 
 
@@ -469,6 +507,7 @@ def _kernel_killed(m: Message, scene: Scene) -> Diagnosis:
         "The memory of the host ran out, and the system killed a process.",
         (
             *held,
+            *_of_loader(scene),
             *circumstances(scene, device=False),
             "in a container or a job, its limit counts; under WSL, that of the virtual machine",
         ),
@@ -828,17 +867,30 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def strangers(m: Message, scene: Scene) -> tuple[tuple[int, int, str], ...]:
+    """What Ray lists beside its own workers that holds an eighth of the node, where the workers hold more: else it is the job's own program."""
+    found = tuple(one for one in scene.evidence.listed if not one[2].startswith("ray::"))
+    own = sum(size for size, _, _ in scene.evidence.listed) - sum(size for size, _, _ in found)
+    return tuple(one for one in found if m.writer == "Ray" and own > one[0] >= (m.total or 0) / 8)
+
+
 def _host_limit(m: Message, scene: Scene) -> Diagnosis:
     used = (
         (f"{format_size(m.allocated)} of {format_size(m.total)} were in use on the node",)
         if m.allocated is not None and m.total is not None
         else ()
     )
+    listed = tuple(
+        f"process {pid} ({command.strip()}) holds {format_size(size)}, and is none of Ray's workers"
+        for size, pid, command in strangers(m, scene)
+    )
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The host's memory reached the limit that {m.writer or 'the scheduler'} watches, and the process was ended from outside.",
         (
             *used,
+            *listed,
+            *_of_loader(scene),
             *circumstances(scene, device=False),
             "the memory of a GPU does not count there, unless it is the host's own, as that of an integrated GPU is",
             "that of loader workers and of all ranks on the node does"

@@ -36,7 +36,7 @@ class Facts:
 
     def piece(self, size: int) -> bool:
         """Whether one request has ``size`` bytes at least."""
-        return self.message.requested is not None and self.message.requested >= size
+        return self.message.requested is not None and self.message.requested >= size and not self.outside
 
     def grows(self, *, host: bool) -> bool:
         """Whether the log shows a figure about this memory rise."""
@@ -101,8 +101,16 @@ def loads(f: Facts) -> bool:
     return f.scene.trains or Sign.LOADER in f.scene.signs or "worker" in f.message.text
 
 
+def _loaded(f: Facts) -> bool:
+    return f.outside and Sign.LOADER in f.scene.signs
+
+
 def _resumed(f: Facts) -> bool:
-    return Sign.RESUMED in f.scene.signs and f.scene.trains and Sign.RESUMED_DIFFERENTLY not in f.scene.signs
+    return (
+        not f.scene.signs.isdisjoint({Sign.RESUMED, Sign.READ_TO_DEVICE})
+        and f.scene.trains
+        and Sign.RESUMED_DIFFERENTLY not in f.scene.signs
+    )
 
 
 def _step(f: Facts) -> bool:
@@ -123,13 +131,19 @@ def _pipeline(f: Facts) -> bool:
     return Sign.PIPELINE in f.scene.signs and not f.scene.trains
 
 
+def _metrics(f: Facts) -> bool:
+    return f.scene.package == "torchmetrics"
+
+
 def _ray(f: Facts) -> bool:
     return f.message.writer == "Ray"
 
 
 Row = tuple[tuple[Remedy, When], ...]
 
-_RESUMED: Row = (
+_FIRST: Row = (
+    (take.RUN_EAGERLY, lambda f: Sign.COMPILED in f.scene.signs and f.part(8)),
+    (take.RESET_METRICS, _metrics),
     (take.SETTINGS_OF_CHECKPOINT, _sign(Sign.RESUMED_DIFFERENTLY)),
     (take.RELEASE_CHECKPOINT, _resumed),
 )
@@ -151,11 +165,12 @@ _ON_DEVICE: Mapping[Activity, Row] = {
         (take.MARGIN, _sign(Sign.SEARCHED)),
         (take.ONE_PROCESS_PER_DEVICE, _stage("replicas")),
         (take.NO_GRAPH_PAST_ITS_STEP, _grows),
-        (take.OPTIMIZER_STATE, _stage("optimizer")),
+        (take.OPTIMIZER_STATE, lambda f: f.scene.stage == "optimizer" or (f.scene.stage == "scoring" and not f.part(8))),
         (take.NOTHING_BETWEEN_TRIES, _sign(Sign.TRIALS)),
         (take.SHAPES, _part(4)),
         (take.SHARD_WEIGHTS, _stage("optimizer")),
-        (take.SMALLER_BATCHES, _always),
+        (take.SMALLER_STEPS, _stage("scoring")),
+        (take.SMALLER_BATCHES, _unless(_stage("scoring"))),
         (take.NO_GRAPH_PAST_ITS_STEP, _sign(Sign.LATE)),
         (take.CROP_SAMPLES, _step),
         (take.CHECKPOINTING, _always),
@@ -168,6 +183,7 @@ _ON_DEVICE: Mapping[Activity, Row] = {
         (take.HANDLER, _sign(Sign.RETRIED)),
     ),
     Activity.INFERENCE: (
+        (take.SMALLER_TILES, _stage("decoder")),
         (take.SMALLER_EVALUATION, _stage("evaluation")),
         (take.RESULTS_TO_HOST, _grows),
         (take.BALANCED_MAP, _sign(Sign.DISPATCHED)),
@@ -204,8 +220,10 @@ _ON_DEVICE: Mapping[Activity, Row] = {
 _ON_HOST: Mapping[Activity, Row] = {
     Activity.TRAINING: (
         (take.FEWER_ACTORS, _ray),
+        (take.RESET_METRICS, _metrics),
         (take.SHAPES, _piece(4 * GIB)),
         (take.FEWER_WORKERS, _always),
+        (take.WATCH_LOADER, _loaded),
         (take.SMALLER_BATCHES, _unless(_outside)),
         (take.CHECKPOINTING, _unless(_outside)),
         (take.NO_GRAPH_PAST_ITS_STEP, _always),
@@ -213,7 +231,9 @@ _ON_HOST: Mapping[Activity, Row] = {
         (take.NO_GRAPH_IN_INFERENCE, _unless(_outside)),
     ),
     Activity.INFERENCE: (
+        (take.RESET_METRICS, _metrics),
         (take.FEWER_WORKERS, _outside),
+        (take.WATCH_LOADER, _loaded),
         (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and _with_graph(f)),
         (take.NO_GRAPH_PAST_ITS_STEP, lambda f: not f.outside and _with_graph(f)),
         (take.INFER_LESS, lambda f: not f.outside and f.piece(64 * MIB)),
@@ -242,6 +262,7 @@ _ON_HOST: Mapping[Activity, Row] = {
         (take.FEWER_ACTORS, _ray),
         (take.ARRAYS_IN_PARTS, _array),
         (take.FEWER_WORKERS, _always),
+        (take.WATCH_LOADER, _loaded),
         (take.SMALLER_STEPS, lambda f: not f.outside and not _array(f)),
         (take.NO_GRAPH_PAST_ITS_STEP, lambda f: loads(f) if f.outside else not _array(f)),
         (take.LOAD_LAZILY, _always),
@@ -276,7 +297,7 @@ def room_on_device(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         row = _TENSOR
     elif scene.activity is Activity.LOADING and scene.stage == "data":
         row = _DATA
-    return _chosen((*_RESUMED, *row), facts)
+    return _chosen((*_FIRST, *row), facts)
 
 
 def room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
