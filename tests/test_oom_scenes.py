@@ -324,7 +324,7 @@ def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memor
         (
             "transport/nvls.cc:100 -> 1\nnode: NCCL WARN Cuda failure 2 'out of memory'",
             "outside-cache",
-            ["Do without the switch"],
+            ["Let NCCL allocate before"],
         ),
         ("loss: 1.0\nRuntimeError: No executable batch size found, reached zero.", "unclear", ["Set a batch size"]),
         ("WSL2\nKilled", "host-memory", ["Give the virtual machine of WSL"]),

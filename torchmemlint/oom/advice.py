@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
@@ -88,8 +88,9 @@ _IN_FORCE: Mapping[Sign, tuple[Remedy, ...]] = {
     Sign.HALF_SET: (take.MIXED_PRECISION, take.SIXTEEN_BITS),
     Sign.OFFLOAD_SET: (take.OFFLOAD,),
     Sign.QUANTIZED: (take.WEIGHTS_IN_FEWER_BITS,),
+    Sign.UNIFIED: (take.OFFLOAD,),
 }
-"""What a log shows to be done already → the remedies that would only say it again."""
+"""What a log shows → the remedies that would only say again what is done already, or that gain nothing there."""
 
 
 def _not_in_force(found: tuple[Remedy, ...], scene: Scene) -> tuple[Remedy, ...]:
@@ -178,64 +179,82 @@ _SERVES = re.compile(r"(?i)vllm|sglang|rollout|generat|infer|engine|serv|sampler
 """Names of workers that generate, beside one that trains."""
 
 
+_UNCLEAR: tuple[tuple[Callable[[Message, Diagnosis, Scene], object], tuple[Remedy, ...], int, tuple[Remedy, ...]], ...] = (
+    (lambda m, d, s: d.doubted and s.evidence.pool, (take.CHECK_TOTAL,), 0, ()),
+    (lambda m, d, s: d.doubted, (take.CHECK_TOTAL, take.SHAPES), 0, ()),
+    (lambda m, d, s: d.refused and Sign.DEVICE_BROKEN in s.signs, (take.RESTART_DRIVER, take.FIND_THE_PLACE), 0, ()),
+    (lambda m, d, s: d.refused and m.family is Family.RAW, (take.WITHOUT_SEGMENTS, take.WHAT_IS_FREE), 0, ()),
+    (
+        lambda m, d, s: d.refused and m.total and (m.reserved or m.allocated or 0) > m.total / 4,
+        (take.CHECK_DRIVER, take.READ_FIGURES),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: d.refused, (take.CHECK_DRIVER, take.READ_FIGURES), 0, ()),
+    (
+        lambda m, d, s: m.family is Family.NCCL,
+        (take.NCCL_WITHOUT_HOST_MEMORY, take.WHAT_IS_FREE, take.LEAVE_ROOM_FOR_NCCL),
+        0,
+        (),
+    ),
+    (
+        lambda m, d, s: Sign.UNIFIED in s.signs and m.total is not None,
+        (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: m.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in s.signs, (take.WHO_KILLED,), 0, ()),
+    (lambda m, d, s: m.family is Family.WORKER_KILLED and not s.earlier, (take.READ_WORKER_LOG, take.WHO_KILLED), 0, ()),
+    (lambda m, d, s: m.family is Family.WORKER_KILLED, (take.READ_ERROR_ABOVE, take.WHO_KILLED), 0, ()),
+    (lambda m, d, s: m.family is Family.WORKER_GONE, (take.READ_ERROR_ABOVE, take.WHO_KILLED, take.FEWER_WORKERS), 0, ()),
+    (lambda m, d, s: m.family is Family.LIBRARY_INIT, (take.WHAT_IS_FREE, take.CHECK_INDICES), 3, (take.SHARD_WEIGHTS,)),
+    (lambda m, d, s: m.family is Family.DIRECTML, (), MOST, ()),
+    (lambda m, d, s: m.family is Family.ASSERTION, (take.ONE_SETTING,), 0, ()),
+    (lambda m, d, s: m.family is Family.BUS_ERROR, (take.SEE_SHARED_MEMORY,), 0, ()),
+    (lambda m, d, s: m.family is Family.COMPILER_KILLED, (take.FREE_ON_HOST, take.FEWER_COMPILERS), 0, ()),
+    (lambda m, d, s: m.family is Family.DISPATCHED, (take.WHAT_IS_FREE, take.WEIGHTS_IN_FEWER_BITS), 0, ()),
+    (lambda m, d, s: m.family is Family.OTHER_PROGRAM, (take.READ_DRIVER_LOG,), 0, ()),
+    # A wording that is not known: without a traceback it may be any program's line.
+    (lambda m, d, s: m.family is Family.UNNAMED and m.backend == "CPU", (take.FREE_ON_HOST,), 0, ()),
+    (lambda m, d, s: m.family is Family.UNNAMED and s.library, (take.WHAT_IS_FREE,), 0, ()),
+    (
+        lambda m, d, s: m.family is Family.UNNAMED and m.backend != "unknown" and s.activity is not Activity.UNKNOWN,
+        (take.WHAT_IS_FREE, take.READ_FIGURES),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: m.family is Family.UNNAMED and s.raised, (take.WHAT_IS_FREE, take.READ_FIGURES), 0, ()),
+    (lambda m, d, s: m.family is Family.UNNAMED, (take.WHAT_IS_FREE,), 0, ()),
+    (lambda m, d, s: m.family is Family.RAW, (take.READ_DRIVER_LOG, take.FIND_THE_PLACE), 0, ()),
+    (
+        lambda m, d, s: m.family is Family.ASYNC and m.total is not None and s.trains,
+        (take.STEADY_SHAPES, take.NATIVE_ALLOCATOR),
+        MOST,
+        (take.READ_FIGURES,),
+    ),
+    (
+        lambda m, d, s: m.family is Family.ASYNC and m.total is None and s.activity is Activity.UNKNOWN,
+        (take.NATIVE_ALLOCATOR, take.READ_FIGURES),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: s.activity is Activity.UNKNOWN, (take.READ_FIGURES,), MOST, ()),
+    (
+        lambda m, d, s: m.family is Family.ASYNC and m.total is None,
+        (),
+        MOST,
+        (take.NATIVE_ALLOCATOR, take.READ_FIGURES),
+    ),
+    (lambda m, d, s: True, (), MOST, (take.READ_FIGURES,)),
+)
+"""What tells more where no cause is named, by the first condition that holds: before what makes room, how much of that, and behind it."""
+
+
 def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    if diagnosis.doubted:
-        return (take.CHECK_TOTAL, *(() if scene.evidence.pool else (take.SHAPES,)))
-    if diagnosis.refused and message.family is Family.RAW and Sign.SEGMENTS_SET in scene.signs:
-        return (take.WITHOUT_SEGMENTS, take.WHAT_IS_FREE)
-    if message.family is Family.NCCL:
-        return (take.NCCL_WITHOUT_HOST_MEMORY, take.WHAT_IS_FREE, take.LEAVE_ROOM_FOR_NCCL)
-    if diagnosis.refused and Sign.DEVICE_BROKEN in scene.signs:
-        return (take.RESTART_DRIVER, take.FIND_THE_PLACE)
-    if diagnosis.refused:
-        full = message.total is not None and (message.reserved or message.allocated or 0) > message.total / 4
-        return (take.CHECK_DRIVER, take.READ_FIGURES, *(room if full else ()))
     if message.family is Family.BATCH_SEARCH:
         return _batch_search(message, scene)
-    if Sign.UNIFIED in scene.signs and message.total is not None:
-        kept = tuple(remedy for remedy in room if remedy is not take.OFFLOAD)
-        return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
-    if message.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in scene.signs:
-        return (take.WHO_KILLED,)
-    if message.family is Family.WORKER_KILLED and not scene.earlier:
-        return (take.READ_WORKER_LOG, take.WHO_KILLED)
-    if message.family is Family.LIBRARY_INIT:
-        return (take.WHAT_IS_FREE, take.CHECK_INDICES, *room[:3], take.SHARD_WEIGHTS)
-    if message.family is Family.DIRECTML:
-        return room
-    fixed = _UNCLEAR_BY_FAMILY.get(message.family)
-    if fixed is not None:
-        return fixed
-    if message.family is Family.UNNAMED:
-        return _unnamed(message, scene, room)
-    if message.family is Family.RAW:
-        return (take.READ_DRIVER_LOG, take.FIND_THE_PLACE)
-    native = (take.NATIVE_ALLOCATOR,) if message.family is Family.ASYNC and message.total is None else ()
-    if message.family is Family.ASYNC and message.total is not None and scene.trains:
-        return (take.STEADY_SHAPES, take.NATIVE_ALLOCATOR, *room, take.READ_FIGURES)
-    if scene.activity is Activity.UNKNOWN:
-        return (*native, take.READ_FIGURES, *room)
-    return (*room, *native, take.READ_FIGURES)
-
-
-_UNCLEAR_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
-    Family.WORKER_GONE: (take.READ_ERROR_ABOVE, take.WHO_KILLED, take.FEWER_WORKERS),
-    Family.WORKER_KILLED: (take.READ_ERROR_ABOVE, take.WHO_KILLED),
-    Family.BUS_ERROR: (take.SEE_SHARED_MEMORY,),
-    Family.COMPILER_KILLED: (take.FREE_ON_HOST, take.FEWER_COMPILERS),
-    Family.DISPATCHED: (take.WHAT_IS_FREE, take.WEIGHTS_IN_FEWER_BITS),
-    Family.OTHER_PROGRAM: (take.READ_DRIVER_LOG,),
-}
-
-
-def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """What tells more of a failure whose wording is not known; what makes room only where the log shows what was running."""
-    if message.backend == "CPU":
-        return (take.FREE_ON_HOST,)
-    if message.backend == "unknown" or scene.activity is Activity.UNKNOWN or scene.library:
-        # Without a traceback it may be any program's line.
-        return (take.WHAT_IS_FREE, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
-    return (take.WHAT_IS_FREE, take.READ_FIGURES, *room)
+    before, part, behind = next(row[1:] for row in _UNCLEAR if row[0](message, diagnosis, scene))
+    return (*before, *room[:part], *behind)
 
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -365,12 +384,15 @@ _ADDRESSES = Remedy(
 
 def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if message.family is Family.NCCL:
-        switch = (take.NO_NVLS,) if Sign.NCCL_NVLS in scene.signs else ()
         # Before the first step, what a step needs is not there yet.
         running = room if scene.stage in ("forward", "backward", "optimizer", "gradients") else ()
-        if scene.activity is Activity.TRAINING and scene.raised and message.requested is not None:
-            switch = (*switch, take.MARGIN_FOR_COLLECTIVES)
-        return (*switch, take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], *running)
+        trains = scene.activity is Activity.TRAINING and scene.raised and message.requested is not None
+        return (
+            *((take.MARGIN_FOR_COLLECTIVES,) if trains else ()),
+            take.LEAVE_ROOM_FOR_NCCL,
+            *_other_processes(message)[:1],
+            *running,
+        )
     if message.backend == "MPS":
         # Graphs pile up in a program that runs on; one large call takes buffers.
         kept = tuple(
@@ -561,11 +583,6 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
     return tuple(remedies)
 
 
-def _far_off(message: Message) -> bool:
-    """Whether an estimate is so much more than what is seen that one of the two figures may be wrong."""
-    return message.free is None or message.requested is None or message.requested > 2 * message.free
-
-
 _BOUNDS = {
     "weights": "-ngl 20 --tensor-split 1,1        # fewer layers on the device, or a smaller quantization",
     "cache": "-c 8192 --cache-type-k q8_0 --cache-type-v q8_0        # then fewer layers on the device, -ngl",
@@ -584,7 +601,9 @@ def _other_program(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         else (Remedy(f"Look for the settings of {message.writer}", "it decides by itself how much it allocates"),)
     )
     if is_check(message):
-        doubted = scene.signs & {Sign.LIMITED, Sign.WORKERS} or _far_off(message)
+        # An estimate far above what is seen: one of the two figures may be wrong.
+        far_off = message.free is None or message.requested is None or message.requested > 2 * message.free
+        doubted = far_off or scene.signs & {Sign.LIMITED, Sign.WORKERS}
         if message.backend != "CPU":
             return (take.CHECK_ESTIMATE, *bounded)
         return (
@@ -627,7 +646,11 @@ def _host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.PINNED, *state, take.FEWER_WORKERS)
     if message.family is Family.NCCL:
         return (take.NCCL_WITHOUT_HOST_MEMORY, take.MORE_SHARED_MEMORY)
-    return (*_limits_of_host(message, scene), *_room_on_host(message, scene))
+    # Growth comes first, which no limit bears; then the limit that Windows counts by.
+    grows = scene.growth is not None and scene.growth.of_host and Sign.STATE_BUILT not in scene.signs
+    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows else ()
+    promised = (take.PAGING_FILE,) if Sign.WINDOWS in scene.signs and scene.stage != "metrics" else ()
+    return (*growth, *promised, *_room_on_host(message, scene))
 
 
 _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
@@ -646,27 +669,17 @@ _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
 }
 
 
-def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    """What stands before a host's memory: the limit that Windows counts by, and growth, which no limit bears."""
-    grows = scene.growth is not None and scene.growth.of_host
-    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows and Sign.STATE_BUILT not in scene.signs else ()
-    return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs and scene.package != "torchmetrics" else ()))
-
-
-def _asked_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    """More memory of the host, for a process that was ended from outside."""
-    if message.family not in FROM_OUTSIDE:
-        return ()
-    code = _LIMITS.get(message.writer, "")
-    asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
-    return (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
-
-
 def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on the host, for what was running there; a limit that the log shows comes first."""
     if message.writer == "LLVM":
         return (take.MORE_FOR_COMPILER,)
-    more, room = _asked_for(message, scene), room_on_host(message, scene)
+    asked = Remedy(
+        "Ask for more memory of the host",
+        "the limit is the job's or the container's, not the machine's",
+        _LIMITS.get(message.writer, ""),
+    )
+    limit = take.MORE_FOR_WSL if Sign.WSL in scene.signs else asked
+    more, room = (limit,) if message.family in FROM_OUTSIDE else (), room_on_host(message, scene)
     if strangers(message, scene):
         return (take.END_STRANGERS, *more, *room)
     told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST, Sign.LOADER}
@@ -685,6 +698,7 @@ _WITHOUT_CACHE = frozenset(
         Family.BUS_ERROR,
         Family.RAW,
         Family.LIBRARY_INIT,
+        Family.ASSERTION,
     }
 )
 

@@ -4,7 +4,7 @@ The order of the questions is fixed; the first that is answered with yes decides
 + X idle cache, Q request, L limit of this process:
 
  1. a limit is printed and R + Q reaches 98 % of it         → memory-cap
- 2. figures contradict each other, or the kernel's log       → unclear
+ 2. figures contradict each other, or the kernel's log has half as much again as T → unclear
  3. Q > T; with an empty process on memory that the host and the device share, T itself is doubted → oversized-request, unclear
  4. workers of the same job hold more than a tenth of T, or several ranks restore a checkpoint to one device → own-ranks
  5. others hold more than half of T; or a quarter, if F covers Q and is below T/20 → other-processes

@@ -497,11 +497,6 @@ NCCL_WITHOUT_HOST_MEMORY = Remedy(
     "the way through CUDA's virtual memory does not work everywhere; a newer NCCL checks that first",
     "export NCCL_CUMEM_HOST_ENABLE=0        # NCCL 2.26.5 or later; as a check: NCCL_SHM_DISABLE=1, or the backend gloo",
 )
-NO_NVLS = Remedy(
-    "Do without the switch's reductions",
-    "their buffers are allocated for each communicator",
-    "export NCCL_NVLS_ENABLE=0",
-)
 FIND_THE_PLACE = Remedy(
     "Find the call that fails",
     "errors of the driver come late; in this mode each call waits for its result",
@@ -651,15 +646,20 @@ WATCH_LOADER = Remedy(
 MARGIN_FOR_COLLECTIVES = Remedy(
     "Leave a margin on the device for what is not PyTorch's",
     "the idle cache is not given back for NCCL, whose communicators may be created again in each iteration",
-    "torch.cuda.empty_cache()        # before the collective; or PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:0.95",
+    "torch.cuda.empty_cache()        # before the collective; or the trainer's own setting for such a margin",
 )
 WITHOUT_SEGMENTS = Remedy(
     "Unset expandable segments",
     "if the device has room, the program then runs; if it has none, the message comes with figures",
-    "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF        # and what a library sets: UNSLOTH_VLLM_STANDBY=0, os.environ in the program",
+    "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF        # also where a library or the program sets it, in os.environ",
 )
 END_STRANGERS = Remedy(
     "End what else runs on the node, or take another one",
     "Ray ends the newest task of the job, whoever holds the memory",
     "ps -eo pid,user,rss,args --sort=-rss | head",
+)
+ONE_SETTING = Remedy(
+    "Let segments grow or bound their pieces, not both",
+    "max_split_size_mb has no sense beside expandable segments; newer releases warn of it, or have the fault mended",
+    "echo $PYTORCH_CUDA_ALLOC_CONF $PYTORCH_ALLOC_CONF        # one of the two out; a newer torch",
 )

@@ -403,6 +403,12 @@ _ROWS = (
     # Inference.
     _row(
         _INFER,
+        "metrics",
+        "torchmetrics, torcheval, ignite: what an evaluation collects",
+        path=r"(?:^|/)(?:torchmetrics|torcheval/metrics|ignite/metrics)/",
+    ),
+    _row(
+        _INFER,
         "",
         "transformers/generation, pipelines; diffusers pipelines; sentence-transformers; whisper; lm-eval",
         path=r"transformers/(?:generation|pipelines)/|diffusers/pipelines/|sentence_transformers/|(?:^|/)whisper\w*/|lm_eval/|faster_whisper/",

@@ -29,7 +29,6 @@ class Sign(Enum):
     HANDLED = "the program goes on without what failed"
     EXTENSION = "an extension is being built"
     NCCL_HOST = "NCCL's transport through the host's memory"
-    NCCL_NVLS = "NCCL's transport through the switch"
     ASSERTED = "a kernel failed before"
     OFFLOADED = "parts of the model are kept on the host"
     STATE_ON_HOST = "the training keeps optimizer state or parameters on the host"
@@ -128,7 +127,6 @@ _SIGNS = (
         r"transport/shm\.cc|Cuda Host Alloc|cuMemHost|ncclCudaHostCalloc",
         "nccl src/transport/shm.cc; github.com/pytorch/pytorch/issues/152302",
     ),
-    (Sign.NCCL_NVLS, False, r"transport/nvls\.cc", "nccl src/transport/nvls.cc"),
     (
         Sign.ASSERTED,
         False,
