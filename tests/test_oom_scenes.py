@@ -30,7 +30,7 @@ EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((LOGS / "expected.toml").rea
 
 def test_every_log_has_an_answer() -> None:
     assert {path.stem for path in LOGS.glob("*.log")} == set(EXPECTED)
-    assert len(EXPECTED) == 326
+    assert len(EXPECTED) == 376
 
 
 @pytest.mark.parametrize(("name", "answer"), EXPECTED.items(), ids=EXPECTED)
@@ -324,7 +324,7 @@ def test_a_library_that_cannot_start_after_an_assertion_did_not_run_out_of_memor
         (
             "transport/nvls.cc:100 -> 1\nnode: NCCL WARN Cuda failure 2 'out of memory'",
             "outside-cache",
-            ["Do without the switch"],
+            ["Let NCCL allocate before"],
         ),
         ("loss: 1.0\nRuntimeError: No executable batch size found, reached zero.", "unclear", ["Set a batch size"]),
         ("WSL2\nKilled", "host-memory", ["Give the virtual machine of WSL"]),
@@ -892,3 +892,59 @@ def test_pictures_are_limited_where_an_engine_measures_with_them() -> None:
 def test_a_model_that_gathers_on_one_device_gets_a_process_for_each() -> None:
     call = f'Traceback (most recent call last):\n  File "{TORCH}/nn/parallel/scatter_gather.py", line 3, in gather\n    f()\n'
     assert first(f"{call}RuntimeError: {FULL}\n").remedies[0].title == "Run one process for each device"
+
+
+NODE = (
+    "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+    "Memory on the node (IP: 10.0.0.1, ID: 0c) where the task (task ID: 16, name=main, pid=12, memory used=1.00GB) was running was "
+    "95.50GB / 100.00GB (0.955), which exceeds the memory usage threshold of 0.95.\nPID\tMEM(GB)\tCOMMAND\n"
+)
+LARGE = "CUDA out of memory. Tried to allocate 7.52 GiB. GPU 0 has a total capacity of 31.35 GiB of which 4.90 GiB is free. "
+LARGE += "Of the allocated memory 25.02 GiB is allocated by PyTorch, and 0.60 GiB is reserved by PyTorch but unallocated."
+LISTED = "7\t30.00\tpython features.py\n"
+BY_KERNEL = "Out of memory: Killed process 48213 (python) total-vm:96214528kB, anon-rss:31877912kB, file-rss:68124kB"
+HELPER = 'Traceback (most recent call last):\n  File "/tmp/{}/pq/c.py", line 8, in call\n    x = make((9,))\ntorch.OutOfMemoryError: '
+
+
+@pytest.mark.parametrize(
+    ("shown", "hidden", "title"),
+    [
+        # A program on the node that is none of Ray's workers, unless it is the job itself, beside which its workers are small.
+        (NODE + LISTED + "8\t40.00\tray::Worker\n", NODE + LISTED + "8\t4.00\tray::Worker\n", "End what else runs"),
+        ("ranks x num_workers=32\n" + BY_KERNEL, BY_KERNEL, "Use fewer loader workers"),
+        (HELPER.format("torchinductor_me") + LARGE, HELPER.format("mine") + LARGE, "Run the function that fails without"),
+        ('"device": "cuda:3"\n' + SHARED, '"device": "cuda:0"\n' + SHARED, "Take a free device"),
+        (
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nRuntimeError: CUDA driver error: out of memory",
+            "RuntimeError: CUDA driver error: out of memory",
+            "Unset expandable segments",
+        ),
+        (
+            "NCCL version 2.26.2\nncclUnhandledCudaError\nLast error:\nCuda failure 2 'out of memory'",
+            "NCCL version 2.26.5\nncclUnhandledCudaError\nLast error:\nCuda failure 2 'out of memory'",
+            "Let NCCL allocate its host buffers",
+        ),
+        (
+            "amdgpu: 98304M of VRAM memory ready\n" + LARGE.replace("CUDA", "HIP"),
+            "amdgpu: 32768M of VRAM memory ready\n" + LARGE.replace("CUDA", "HIP"),
+            "Compare the total",
+        ),
+    ],
+)
+def test_a_remedy_comes_first_only_where_its_sign_is_in_the_log(shown: str, hidden: str, title: str) -> None:
+    (with_sign,), (without,) = read(shown), read(hidden)
+    assert with_sign.remedies[0].title.startswith(title)
+    assert not without.remedies[0].title.startswith(title)
+
+
+def test_one_packed_sample_is_not_halved() -> None:
+    text = "train: micro batch of {} packed\nepoch 1 loss: 0.31\n" + LARGE
+    one, two = (" ".join(remedy.title for case in read(text.format(n)) for remedy in case.remedies) for n in (1, 2))
+    assert "Halve the batch" not in one
+    assert "Halve the batch" in two
+
+
+def test_an_engine_on_another_device_is_headed_so() -> None:
+    error = "ValueError: No available memory for the cache blocks."
+    assert [case.message.backend for case in read("INFO [model_runner_v1.py:26] Starting to load\n" + error)] == ["NPU"]
+    assert [case.message.backend for case in read("INFO [gpu_model_runner.py:26] Starting to load\n" + error)] == ["CUDA"]

@@ -1,21 +1,21 @@
 """What to change for each kind of failure, in the order in which it pays to look, given what was running.
 
 What makes room is in the table of `room`; here is what depends on the kind of failure, and the settings of engines and other programs.
-``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` never: before it raises, the
-allocator has returned everything that ``empty_cache`` could.
+``expandable_segments`` is offered for fragmentation alone, and ``empty_cache`` only where somebody else than PyTorch's allocator was
+refused: before that raises, it has returned everything that ``empty_cache`` could.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.oom import remedies as take
-from torchmemlint.oom.diagnose import driver_request, holders, in_large_pieces, ranks_on_first, waiting
+from torchmemlint.oom.diagnose import driver_request, elsewhere, holders, in_large_pieces, ranks_on_first, waiting
 from torchmemlint.oom.engines import ENGINES, LLAMA_ELSEWHERE, MEDIA_ENGINES, OTHER_PROGRAMS
-from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits
+from torchmemlint.oom.meanings import SMALLEST_SHARE, Diagnosis, Kind, is_check, share_that_fits, strangers
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.room import FROM_OUTSIDE, Facts, loads, room_on_device, room_on_host
@@ -88,8 +88,9 @@ _IN_FORCE: Mapping[Sign, tuple[Remedy, ...]] = {
     Sign.HALF_SET: (take.MIXED_PRECISION, take.SIXTEEN_BITS),
     Sign.OFFLOAD_SET: (take.OFFLOAD,),
     Sign.QUANTIZED: (take.WEIGHTS_IN_FEWER_BITS,),
+    Sign.UNIFIED: (take.OFFLOAD,),
 }
-"""What a log shows to be done already → the remedies that would only say it again."""
+"""What a log shows → the remedies that would only say again what is done already, or that gain nothing there."""
 
 
 def _not_in_force(found: tuple[Remedy, ...], scene: Scene) -> tuple[Remedy, ...]:
@@ -112,6 +113,8 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
                 () if scene.activity is Activity.INFERENCE and Sign.PROGRESSED not in scene.signs else (take.STEADY_SHAPES,)
             )
             resumed = tuple(remedy for remedy in room if remedy is take.RELEASE_CHECKPOINT)
+            if Sign.ROLLOUTS in scene.signs and scene.trains:
+                return (*resumed, *steady, take.NO_GRAPH_PAST_ITS_STEP, *_expandable(message, scene), *room[:4])
             return (*resumed, *_expandable(message, scene), *steady, *room[:4], *(() if steady else (take.STEADY_SHAPES,)))
         case Kind.PARTLY_FRAGMENTATION:
             # An engine's shapes are its own, and its list has the allocator's setting.
@@ -136,6 +139,10 @@ def _by_kind(message: Message, diagnosis: Diagnosis, scene: Scene) -> tuple[Reme
             if scene.evidence.beside is not None and message.family is Family.RAW:
                 return (take.SET_DEVICE, take.SHOW_ONE_DEVICE, *_other_processes(message)[:1])
             own = (take.SET_DEVICE,) if ranks_on_first(message, scene) else ()
+            asked = elsewhere(message, scene)
+            if asked is not None:
+                find, free = _other_processes(message)
+                return (replace(free, code=f"{_device(message).visible}={asked} python …        # it is device 0 there"), find)
             return (*own, *_other_processes(message), *(room[:4] if diagnosis.shared else ()))
         case Kind.MEMORY_CAP:
             return (_limit(message), *room)
@@ -172,60 +179,82 @@ _SERVES = re.compile(r"(?i)vllm|sglang|rollout|generat|infer|engine|serv|sampler
 """Names of workers that generate, beside one that trains."""
 
 
+_UNCLEAR: tuple[tuple[Callable[[Message, Diagnosis, Scene], object], tuple[Remedy, ...], int, tuple[Remedy, ...]], ...] = (
+    (lambda m, d, s: d.doubted and s.evidence.pool, (take.CHECK_TOTAL,), 0, ()),
+    (lambda m, d, s: d.doubted, (take.CHECK_TOTAL, take.SHAPES), 0, ()),
+    (lambda m, d, s: d.refused and Sign.DEVICE_BROKEN in s.signs, (take.RESTART_DRIVER, take.FIND_THE_PLACE), 0, ()),
+    (lambda m, d, s: d.refused and m.family is Family.RAW, (take.WITHOUT_SEGMENTS, take.WHAT_IS_FREE), 0, ()),
+    (
+        lambda m, d, s: d.refused and m.total and (m.reserved or m.allocated or 0) > m.total / 4,
+        (take.CHECK_DRIVER, take.READ_FIGURES),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: d.refused, (take.CHECK_DRIVER, take.READ_FIGURES), 0, ()),
+    (
+        lambda m, d, s: m.family is Family.NCCL,
+        (take.NCCL_WITHOUT_HOST_MEMORY, take.WHAT_IS_FREE, take.LEAVE_ROOM_FOR_NCCL),
+        0,
+        (),
+    ),
+    (
+        lambda m, d, s: Sign.UNIFIED in s.signs and m.total is not None,
+        (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: m.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in s.signs, (take.WHO_KILLED,), 0, ()),
+    (lambda m, d, s: m.family is Family.WORKER_KILLED and not s.earlier, (take.READ_WORKER_LOG, take.WHO_KILLED), 0, ()),
+    (lambda m, d, s: m.family is Family.WORKER_KILLED, (take.READ_ERROR_ABOVE, take.WHO_KILLED), 0, ()),
+    (lambda m, d, s: m.family is Family.WORKER_GONE, (take.READ_ERROR_ABOVE, take.WHO_KILLED, take.FEWER_WORKERS), 0, ()),
+    (lambda m, d, s: m.family is Family.LIBRARY_INIT, (take.WHAT_IS_FREE, take.CHECK_INDICES), 3, (take.SHARD_WEIGHTS,)),
+    (lambda m, d, s: m.family is Family.DIRECTML, (), MOST, ()),
+    (lambda m, d, s: m.family is Family.ASSERTION, (take.ONE_SETTING,), 0, ()),
+    (lambda m, d, s: m.family is Family.BUS_ERROR, (take.SEE_SHARED_MEMORY,), 0, ()),
+    (lambda m, d, s: m.family is Family.COMPILER_KILLED, (take.FREE_ON_HOST, take.FEWER_COMPILERS), 0, ()),
+    (lambda m, d, s: m.family is Family.DISPATCHED, (take.WHAT_IS_FREE, take.WEIGHTS_IN_FEWER_BITS), 0, ()),
+    (lambda m, d, s: m.family is Family.OTHER_PROGRAM, (take.READ_DRIVER_LOG,), 0, ()),
+    # A wording that is not known: without a traceback it may be any program's line.
+    (lambda m, d, s: m.family is Family.UNNAMED and m.backend == "CPU", (take.FREE_ON_HOST,), 0, ()),
+    (lambda m, d, s: m.family is Family.UNNAMED and s.library, (take.WHAT_IS_FREE,), 0, ()),
+    (
+        lambda m, d, s: m.family is Family.UNNAMED and m.backend != "unknown" and s.activity is not Activity.UNKNOWN,
+        (take.WHAT_IS_FREE, take.READ_FIGURES),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: m.family is Family.UNNAMED and s.raised, (take.WHAT_IS_FREE, take.READ_FIGURES), 0, ()),
+    (lambda m, d, s: m.family is Family.UNNAMED, (take.WHAT_IS_FREE,), 0, ()),
+    (lambda m, d, s: m.family is Family.RAW, (take.READ_DRIVER_LOG, take.FIND_THE_PLACE), 0, ()),
+    (
+        lambda m, d, s: m.family is Family.ASYNC and m.total is not None and s.trains,
+        (take.STEADY_SHAPES, take.NATIVE_ALLOCATOR),
+        MOST,
+        (take.READ_FIGURES,),
+    ),
+    (
+        lambda m, d, s: m.family is Family.ASYNC and m.total is None and s.activity is Activity.UNKNOWN,
+        (take.NATIVE_ALLOCATOR, take.READ_FIGURES),
+        MOST,
+        (),
+    ),
+    (lambda m, d, s: s.activity is Activity.UNKNOWN, (take.READ_FIGURES,), MOST, ()),
+    (
+        lambda m, d, s: m.family is Family.ASYNC and m.total is None,
+        (),
+        MOST,
+        (take.NATIVE_ALLOCATOR, take.READ_FIGURES),
+    ),
+    (lambda m, d, s: True, (), MOST, (take.READ_FIGURES,)),
+)
+"""What tells more where no cause is named, by the first condition that holds: before what makes room, how much of that, and behind it."""
+
+
 def _unclear(message: Message, diagnosis: Diagnosis, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    if diagnosis.doubted:
-        return (take.CHECK_TOTAL, take.SHAPES)
-    if diagnosis.refused and Sign.DEVICE_BROKEN in scene.signs:
-        return (take.RESTART_DRIVER, take.FIND_THE_PLACE)
-    if diagnosis.refused:
-        full = message.total is not None and (message.reserved or message.allocated or 0) > message.total / 4
-        return (take.CHECK_DRIVER, take.READ_FIGURES, *(room if full else ()))
     if message.family is Family.BATCH_SEARCH:
         return _batch_search(message, scene)
-    if Sign.UNIFIED in scene.signs and message.total is not None:
-        kept = tuple(remedy for remedy in room if remedy is not take.OFFLOAD)
-        return (take.WHO_USES_SHARED_MEMORY, take.NOTHING_TWICE, *kept)
-    if message.family is Family.WORKER_KILLED and Sign.ENDED_BY_OTHERS in scene.signs:
-        return (take.WHO_KILLED,)
-    if message.family is Family.WORKER_KILLED and not scene.earlier:
-        return (take.READ_WORKER_LOG, take.WHO_KILLED)
-    if message.family is Family.LIBRARY_INIT:
-        return (take.WHAT_IS_FREE, take.CHECK_INDICES, *room[:3], take.SHARD_WEIGHTS)
-    if message.family is Family.DIRECTML:
-        return room
-    fixed = _UNCLEAR_BY_FAMILY.get(message.family)
-    if fixed is not None:
-        return fixed
-    if message.family is Family.UNNAMED:
-        return _unnamed(message, scene, room)
-    if message.family is Family.RAW:
-        return (take.READ_DRIVER_LOG, take.FIND_THE_PLACE)
-    native = (take.NATIVE_ALLOCATOR,) if message.family is Family.ASYNC and message.total is None else ()
-    if message.family is Family.ASYNC and message.total is not None and scene.trains:
-        return (take.STEADY_SHAPES, take.NATIVE_ALLOCATOR, *room, take.READ_FIGURES)
-    if scene.activity is Activity.UNKNOWN:
-        return (*native, take.READ_FIGURES, *room)
-    return (*room, *native, take.READ_FIGURES)
-
-
-_UNCLEAR_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
-    Family.WORKER_GONE: (take.READ_ERROR_ABOVE, take.WHO_KILLED, take.FEWER_WORKERS),
-    Family.WORKER_KILLED: (take.READ_ERROR_ABOVE, take.WHO_KILLED),
-    Family.BUS_ERROR: (take.SEE_SHARED_MEMORY,),
-    Family.COMPILER_KILLED: (take.FREE_ON_HOST, take.FEWER_COMPILERS),
-    Family.DISPATCHED: (take.WHAT_IS_FREE, take.WEIGHTS_IN_FEWER_BITS),
-    Family.OTHER_PROGRAM: (take.READ_DRIVER_LOG,),
-}
-
-
-def _unnamed(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """What tells more of a failure whose wording is not known; what makes room only where the log shows what was running."""
-    if message.backend == "CPU":
-        return (take.FREE_ON_HOST,)
-    if message.backend == "unknown" or scene.activity is Activity.UNKNOWN or scene.library:
-        # Without a traceback it may be any program's line.
-        return (take.WHAT_IS_FREE, *((take.READ_FIGURES,) if scene.raised and not scene.library else ()))
-    return (take.WHAT_IS_FREE, take.READ_FIGURES, *room)
+    before, part, behind = next(row[1:] for row in _UNCLEAR if row[0](message, diagnosis, scene))
+    return (*before, *room[:part], *behind)
 
 
 def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -236,7 +265,10 @@ def _oversized(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.PRINT_SIZES, take.SHAPES)
     if message.family is Family.BLOCK_LIMIT or (message.backend == "XPU" and (message.requested or 0) < (message.total or 0)):
         return (take.SMALLER_BLOCKS, take.SHAPES)
-    return (take.SHAPES, take.FUSED_ATTENTION, *((take.INFER_LESS,) if scene.activity is Activity.INFERENCE else ()))
+    less = (take.INFER_LESS,) if scene.activity is Activity.INFERENCE else ()
+    if scene.attention:
+        return (*less, take.CHUNK_QUERIES, take.SHAPES)
+    return (take.SHAPES, take.FUSED_ATTENTION, *less)
 
 
 def _beside_others(message: Message, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
@@ -302,7 +334,12 @@ def _segments(message: Message, scene: Scene) -> Remedy:
     return Remedy(
         "Let segments grow instead of adding new ones",
         "the idle pieces then join into one range; it must be set before torch is imported, and Windows ignores it"
-        + ("; torch 2.10 and later also read it from PYTORCH_ALLOC_CONF" if variable == "PYTORCH_CUDA_ALLOC_CONF" else ""),
+        + ("; torch 2.10 and later also read it from PYTORCH_ALLOC_CONF" if variable == "PYTORCH_CUDA_ALLOC_CONF" else "")
+        + (
+            "; where an engine that sleeps lives in the process, its memory pool does not go with it"
+            if Sign.ROLLOUTS in scene.signs
+            else ""
+        ),
         f"export {variable}=expandable_segments:True",
         Advice.SEGMENTS,
     )
@@ -347,10 +384,15 @@ _ADDRESSES = Remedy(
 
 def _outside(message: Message, scene: Scene, room: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     if message.family is Family.NCCL:
-        switch = (take.NO_NVLS,) if Sign.NCCL_NVLS in scene.signs else ()
         # Before the first step, what a step needs is not there yet.
         running = room if scene.stage in ("forward", "backward", "optimizer", "gradients") else ()
-        return (*switch, take.LEAVE_ROOM_FOR_NCCL, *_other_processes(message)[:1], *running)
+        trains = scene.activity is Activity.TRAINING and scene.raised and message.requested is not None
+        return (
+            *((take.MARGIN_FOR_COLLECTIVES,) if trains else ()),
+            take.LEAVE_ROOM_FOR_NCCL,
+            *_other_processes(message)[:1],
+            *running,
+        )
     if message.backend == "MPS":
         # Graphs pile up in a program that runs on; one large call takes buffers.
         kept = tuple(
@@ -508,6 +550,9 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
             continue
         title, why, field, value = _SETTINGS[wanted]
         setting = str(getattr(engine, field)) if engine is not None else ""
+        if wanted == "quant" and Sign.QUANTIZED in scene.signs:
+            remedies[:0] = [take.QUANTIZED_CHECKPOINT] if stage == "weights" and "quantiz" in scene.shown_by else []
+            continue
         if (engine is not None and not setting) or (wanted == "media" and Sign.MEDIA not in scene.signs):
             continue
         if wanted == "offload" and Sign.OFFLOAD_SET in scene.signs:
@@ -538,11 +583,6 @@ def _engine(name: str, stage: str, message: Message, scene: Scene) -> tuple[Reme
     return tuple(remedies)
 
 
-def _far_off(message: Message) -> bool:
-    """Whether an estimate is so much more than what is seen that one of the two figures may be wrong."""
-    return message.free is None or message.requested is None or message.requested > 2 * message.free
-
-
 _BOUNDS = {
     "weights": "-ngl 20 --tensor-split 1,1        # fewer layers on the device, or a smaller quantization",
     "cache": "-c 8192 --cache-type-k q8_0 --cache-type-v q8_0        # then fewer layers on the device, -ngl",
@@ -561,7 +601,9 @@ def _other_program(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         else (Remedy(f"Look for the settings of {message.writer}", "it decides by itself how much it allocates"),)
     )
     if is_check(message):
-        doubted = scene.signs & {Sign.LIMITED, Sign.WORKERS} or _far_off(message)
+        # An estimate far above what is seen: one of the two figures may be wrong.
+        far_off = message.free is None or message.requested is None or message.requested > 2 * message.free
+        doubted = far_off or scene.signs & {Sign.LIMITED, Sign.WORKERS}
         if message.backend != "CPU":
             return (take.CHECK_ESTIMATE, *bounded)
         return (
@@ -604,7 +646,11 @@ def _host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         return (take.PINNED, *state, take.FEWER_WORKERS)
     if message.family is Family.NCCL:
         return (take.NCCL_WITHOUT_HOST_MEMORY, take.MORE_SHARED_MEMORY)
-    return (*_limits_of_host(message, scene), *_room_on_host(message, scene))
+    # Growth comes first, which no limit bears; then the limit that Windows counts by.
+    grows = scene.growth is not None and scene.growth.of_host and Sign.STATE_BUILT not in scene.signs
+    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows else ()
+    promised = (take.PAGING_FILE,) if Sign.WINDOWS in scene.signs and scene.stage != "metrics" else ()
+    return (*growth, *promised, *_room_on_host(message, scene))
 
 
 _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
@@ -623,30 +669,23 @@ _HOST_BY_FAMILY: Mapping[Family, tuple[Remedy, ...]] = {
 }
 
 
-def _limits_of_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    """What stands before a host's memory: the limit that Windows counts by, and growth, which no limit bears."""
-    grows = scene.growth is not None and scene.growth.of_host
-    growth = (take.NO_GRAPH_PAST_ITS_STEP, take.FIND_WHAT_GROWS) if grows and Sign.STATE_BUILT not in scene.signs else ()
-    return (*growth, *((take.PAGING_FILE,) if Sign.WINDOWS in scene.signs else ()))
-
-
-def _asked_for(message: Message, scene: Scene) -> tuple[Remedy, ...]:
-    """More memory of the host, for a process that was ended from outside."""
-    if message.family not in FROM_OUTSIDE:
-        return ()
-    code = _LIMITS.get(message.writer, "")
-    asked = Remedy("Ask for more memory of the host", "the limit is the job's or the container's, not the machine's", code)
-    return (take.MORE_FOR_WSL,) if Sign.WSL in scene.signs else (asked,)
-
-
 def _room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on the host, for what was running there; a limit that the log shows comes first."""
     if message.writer == "LLVM":
         return (take.MORE_FOR_COMPILER,)
-    more, room = _asked_for(message, scene), room_on_host(message, scene)
-    told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST}
-    nothing_known = scene.activity is Activity.UNKNOWN and not told and not scene.trains
-    shown = message.family is Family.HOST_LIMIT or Sign.LIMITED in scene.signs or nothing_known
+    asked = Remedy(
+        "Ask for more memory of the host",
+        "the limit is the job's or the container's, not the machine's",
+        _LIMITS.get(message.writer, ""),
+    )
+    limit = take.MORE_FOR_WSL if Sign.WSL in scene.signs else asked
+    more, room = (limit,) if message.family in FROM_OUTSIDE else (), room_on_host(message, scene)
+    if strangers(message, scene):
+        return (take.END_STRANGERS, *more, *room)
+    told = scene.signs & {Sign.SERVER_WORKERS, Sign.STATE_BUILT, Sign.STATE_ON_HOST, Sign.LOADER}
+    nothing_known = scene.activity is Activity.UNKNOWN and not scene.trains
+    shown = message.family is Family.HOST_LIMIT or scene.signs & {Sign.LIMITED, Sign.WSL} or nothing_known
+    shown = shown and not told
     return tuple(dict.fromkeys((*more, *room) if shown else (*room, *more)))
 
 
@@ -659,6 +698,7 @@ _WITHOUT_CACHE = frozenset(
         Family.BUS_ERROR,
         Family.RAW,
         Family.LIBRARY_INIT,
+        Family.ASSERTION,
     }
 )
 

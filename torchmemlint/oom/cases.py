@@ -14,6 +14,7 @@ from torchmemlint.oom.meanings import Diagnosis
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import Remedy
 from torchmemlint.oom.scene import Scene, scene_of
+from torchmemlint.oom.signs import Sign
 from torchmemlint.oom.stream import ByteReader, Occurrence, is_strong, scan
 from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, is_library, read_traceback, read_traceback_below
 from torchmemlint.oom.wordings import Family
@@ -169,6 +170,8 @@ def _open_case(occurrence: Occurrence) -> Case:
     scene = scene_of(
         frames, before, bytes(occurrence.after), f"{occurrence.source} {occurrence.lead}", message.writer, message.text
     )
+    if Sign.NPU in scene.signs and message.backend == "CUDA" and "CUDA" not in message.text:
+        message = replace(message, backend="NPU")
     diagnosis = diagnose(message, scene)
     remedies = remedies_for(message, diagnosis, scene)
     return Case(occurrence.row, occurrence.source, message, diagnosis, remedies, scene, frames)

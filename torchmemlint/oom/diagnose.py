@@ -4,7 +4,7 @@ The order of the questions is fixed; the first that is answered with yes decides
 + X idle cache, Q request, L limit of this process:
 
  1. a limit is printed and R + Q reaches 98 % of it         → memory-cap
- 2. figures contradict each other                            → unclear
+ 2. figures contradict each other, or the kernel's log has half as much again as T → unclear
  3. Q > T; with an empty process on memory that the host and the device share, T itself is doubted → oversized-request, unclear
  4. workers of the same job hold more than a tenth of T, or several ranks restore a checkpoint to one device → own-ranks
  5. others hold more than half of T; or a quarter, if F covers Q and is below T/20 → other-processes
@@ -174,7 +174,7 @@ def _device(m: Message, scene: Scene) -> Diagnosis:
     beside = holders(m) or Holders((), (), 0)
     if Sign.TEST_WORKERS in scene.signs:
         beside = _of_one_test_run(beside)
-    early = _limit(m, beside) or _doubt(m) or _oversized(m, scene, beside) or _block(m, scene)
+    early = _limit(m, beside) or _doubt(m, scene) or _oversized(m, scene, beside) or _block(m, scene)
     if early is not None:
         return early
     reserved = m.reserved if m.reserved is not None else m.allocated
@@ -217,8 +217,19 @@ def _limit(m: Message, beside: Holders) -> Diagnosis | None:
     )
 
 
-def _doubt(m: Message) -> Diagnosis | None:
-    """Figures that cannot all be true."""
+def _doubt(m: Message, scene: Scene) -> Diagnosis | None:
+    """Figures that cannot all be true, or a total that is not what the system's own log names."""
+    if m.total and scene.evidence.pool > 1.5 * m.total:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            f"The runtime sees {format_size(m.total)}, but the kernel's log names {format_size(scene.evidence.pool)} for this device: driver or "
+            "kernel keep the rest from it.",
+            (
+                "a GPU that shares the host's memory has one pool that is set aside and one that is lent; the runtime may count the wrong one",
+                "a newer kernel or runtime may count both (AMD's APUs: Linux 6.16.9 and later); until then, no model that needs more fits",
+            ),
+            doubted=True,
+        )
     sentences = []
     if m.total is not None and m.free is not None and m.free > m.total:
         sentences.append(f"{format_size(m.free)} free of {format_size(m.total)}")
@@ -457,7 +468,9 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
         if scene.activity is Activity.ENGINE:
             what = (
                 "weights, caches and buffers of the engine"
-                if scene.engine in ENGINES
+                if scene.engine in ENGINES and scene.stage != "weights"
+                else "weights of the engine, which has no cache yet"
+                if scene.stage == "weights"
                 else "weights and activations of the engine"
             )
         headline = f"The device is full of {what}: {format_size(live)} of {format_size(total)} ({percent(live, total)})."
@@ -471,6 +484,9 @@ def _full(m: Message, scene: Scene, total: int, reserved: int, allocated: int, b
             *shares,
             "the internal assertion beside it comes of it: the allocator is broken until the process is restarted",
         )
+    if Sign.COMPILED in scene.signs:
+        pool = "the failing line is one that torch.compile has written: it asks for a buffer, or for a pool of several, with sizes that it has planned"
+        shares = (pool, *shares)
     if requested >= total / 4:
         shares = (f"one allocation asks for {percent(requested, total)} of the device: {elements(requested, scene)}", *shares)
     return Diagnosis(Kind.GENUINE, headline, (*((f"it failed {while_}",) if while_ else ()), *shares))
@@ -552,6 +568,12 @@ def _besides(m: Message, beside: Holders) -> tuple[str, ...]:
     return (f"held outside this process {size}{whose}",)
 
 
+def elsewhere(m: Message, scene: Scene) -> int | None:
+    """The device that the log names as the one to use, if another one failed."""
+    asked = dict(scene.options).get("device")
+    return None if asked == m.device or m.device is None else asked
+
+
 def ranks_on_first(m: Message, scene: Scene) -> bool:
     """Whether nobody is named for what is held of device 0, in a launch with several ranks."""
     return Sign.RANKS in scene.signs and not m.device and not m.processes and m.this_process is None
@@ -569,6 +591,11 @@ def _other_processes(m: Message, scene: Scene, total: int, reserved: int, beside
             f"{format_size(beside.unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
             + ("" if beside.named or m.processes else ", or a program that this one has started")
             + ("" if share is not None else "; or to this process itself, outside PyTorch's cache")
+        )
+    if elsewhere(m, scene) is not None:
+        because.append(
+            f"the log names device {elsewhere(m, scene)} as the one to use, and device {m.device} failed: a part of the program does not "
+            "follow that setting"
         )
     if ranks_on_first(m, scene):
         because.append(
@@ -600,7 +627,7 @@ def _other_processes(m: Message, scene: Scene, total: int, reserved: int, beside
         if doubtful
         else f"Others hold {format_size(held)} ({percent(held, total)}) of this device's {format_size(total)}{small}.",
         tuple(because),
-        shared=shared,
+        shared=shared or elsewhere(m, scene) is not None,
     )
 
 
@@ -624,7 +651,9 @@ def _mps(m: Message, scene: Scene) -> Diagnosis:
             "The figures do not add up to the limit: the allocator refused with room left.",
             (
                 f"PyTorch {format_size(m.allocated)} + other allocations {format_size(other)} of {format_size(m.allowed)} allowed",
+                "where even the first bytes are refused, no usable device is there: usual in a virtual machine, as hosted runners are",
             ),
+            refused=True,
         )
     if other > m.allowed / 2:
         return Diagnosis(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchmemlint.oom.sizes import MIB
+from torchmemlint.oom.sizes import GIB, MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Evidence:
     allocated  live tensors by the memory summary, None without one
     active     the same with blocks that are freed and wait for another stream
     workers    (process, name) of the job's own workers, as the marks of their lines give them
+    pool       the largest pool of an AMD device that the kernel's log names, 0 without one
+    listed     (bytes, process, command) of each process in a list of Ray, the largest first
     """
 
     cards: tuple[tuple[int, int], ...] = ()
@@ -25,6 +27,8 @@ class Evidence:
     allocated: int | None = None
     active: int | None = None
     workers: tuple[tuple[int, str], ...] = ()
+    pool: int = 0
+    listed: tuple[tuple[int, int, str], ...] = ()
 
     @property
     def full(self) -> tuple[int, int] | None:
@@ -54,6 +58,9 @@ _RESIDENT = re.compile(r"^\W{0,8}(\d{1,3})\s+(?:N/A\s+N/A\s+)?(\d{1,9})\s+(?:C|G
 _SUMMARY = re.compile(r"\| (Allocated|Active) memory\s+\|\s*(\d{1,12}) ([KMGT]?)i?B?\b")
 _WORKER = re.compile(r"\W{0,2}([A-Za-z_][\w.:]{1,60})(?:[ \[]\w{1,12}=\w{1,12}\]?)? pid=(\d{1,10})\b")
 """Sources: nvidia-smi; torch/cuda/memory.py, memory_summary; ray and vllm, the marks of their workers."""
+_POOL = re.compile(r"\bamdgpu: (\d{3,8})M of (?:VRAM|GTT) memory ready")
+_LISTED = re.compile(r"^\W{0,4}(\d{1,9})\s+(\d{1,5}\.\d\d)\s+(\S.{0,80})")
+"""Sources: linux drivers/gpu/drm/amd/amdgpu/amdgpu_ttm.c; ray src/ray/raylet/worker_killing_policy.cc."""
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -62,6 +69,9 @@ def evidence_of(lines: Sequence[str], own: str) -> Evidence:
     cards = [(int(found[1]) * MIB, int(found[2]) * MIB) for line in lines for found in _CARD.finditer(line)]
     residents = [found.groups() for line in lines if (found := _RESIDENT.search(line)) is not None]
     summary = {found[1]: int(found[2]) * 1024 ** _POWERS[found[3]] for line in lines for found in _SUMMARY.finditer(line)}
+    listed = [
+        (int(float(found[2]) * GIB), int(found[1]), found[3]) for line in lines if (found := _LISTED.search(line)) is not None
+    ]
     workers = {int(found[2]): found[1] for line in lines if (found := _WORKER.match(line)) is not None}
     if (mine := _WORKER.match(own)) is not None:
         workers.pop(int(mine[2]), None)
@@ -71,4 +81,6 @@ def evidence_of(lines: Sequence[str], own: str) -> Evidence:
         summary.get("Allocated"),
         summary.get("Active"),
         tuple(workers.items()),
+        max((int(found[1]) * MIB for line in lines for found in _POOL.finditer(line)), default=0),
+        tuple(sorted(listed, reverse=True)),
     )

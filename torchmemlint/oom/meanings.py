@@ -91,7 +91,11 @@ def while_doing(scene: Scene) -> str:
     """ "during training", "while weights were loaded or moved", …; "" when nothing shows it."""
     return {
         Activity.TRAINING: "during training",
-        Activity.INFERENCE: "during inference, in a program that trains" if scene.trains else "during inference",
+        Activity.INFERENCE: "while latents were decoded"
+        if scene.stage == "decoder"
+        else "during inference, in a program that trains"
+        if scene.trains
+        else "during inference",
         Activity.LOADING: "while weights were loaded or moved",
         Activity.COMPILATION: "during compilation",
         Activity.SAVING: "while a checkpoint was saved",
@@ -195,7 +199,6 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
             f"One tensor of {format_size(m.requested)} was requested from the host's memory.",
             (elements(m.requested, scene), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
         )
-    offloaded = _state_on_host(scene)
     asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
     large = (elements(m.requested, scene),) if m.requested is not None and m.requested >= 16 * GIB else ()
     mappings = (
@@ -211,17 +214,23 @@ def _host(m: Message, scene: Scene) -> Diagnosis:
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The memory of the host ran out, not that of a GPU{asked}.",
-        (*offloaded, *large, *circumstances(scene, device=False), limit, *mappings),
+        (*_shown(scene, Sign.STATE_ON_HOST), *large, *circumstances(scene, device=False), limit, *mappings),
     )
 
 
-def _state_on_host(scene: Scene) -> tuple[str, ...]:
-    """A sentence about optimizer state that a training keeps on the host; () where the log shows none."""
-    if Sign.STATE_ON_HOST not in scene.signs:
-        return ()
-    return (
-        "the training offloads to the host: master weights, gradients and Adam's state are 16 bytes for each parameter there",
-    )
+_SHOWN = {
+    Sign.LOADER: "the log shows workers of a loader: what fills them is the data set's and the collate function's, times their number and that "
+    "of the ranks",
+    Sign.STATE_ON_HOST: "the training offloads to the host: master weights, gradients and Adam's state are 16 bytes for each parameter there",
+    Sign.LIMITED: "the log shows a limit of the host's memory, of a container or a job",
+    Sign.WSL: "under WSL, the same error comes when the virtual machine's own memory is used up, which is half of the machine's by default",
+    Sign.TIMED_OUT: "a collective operation timed out before: a size that it should have brought is garbage, so look there first",
+}
+
+
+def _shown(scene: Scene, *signs: Sign) -> tuple[str, ...]:
+    """A sentence for each of ``signs`` that the log shows."""
+    return tuple(_SHOWN[sign] for sign in signs if sign in scene.signs)
 
 
 def _fixed(kind: Kind, headline: str, *because: str) -> Callable[[Message, Scene], Diagnosis]:
@@ -260,6 +269,16 @@ def _nccl(m: Message, scene: Scene) -> Diagnosis:
                 "under WSL and in containers such memory is limited, or cannot be mapped at all",
             ),
         )
+    if m.requested is None and Sign.NCCL_CUMEM in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "NCCL could not get memory as it set up its transport; whether the host's or the device's, the message does not say.",
+            (
+                "this release takes its buffers on the host through CUDA's virtual memory, which containers, WSL and some boards refuse with "
+                "the same words",
+                "if the devices have room at that moment, it is that",
+            ),
+        )
     found = _outside("NCCL (its buffers)")(m, scene)
     early = "at the first collective call the model is seldom to blame: see whether two ranks share the device, and who else is on it"
     return replace(found, because=(*found.because, early))
@@ -284,7 +303,6 @@ def _many_reasons(who: str) -> Diagnosis:
 _PIN_CONTEXT = (
     "the error is the same if the context that pinning needs has no room on its device: `nvidia-smi` shows whether one is full"
 )
-_WSL = "under WSL, the same error comes when the virtual machine's own memory is used up, which is half of the machine's by default"
 
 
 def _full_card(scene: Scene) -> tuple[str, ...]:
@@ -359,13 +377,21 @@ def _raw(m: Message, scene: Scene) -> Diagnosis:
     if m.writer:
         found = _outside(m.writer)(m, scene)
         return replace(found, because=(*found.because, late))
-    own = "driver error" in m.text and Sign.SEGMENTS_SET in scene.signs
+    if "driver error" in m.text and Sign.SEGMENTS_SET in scene.signs:
+        return Diagnosis(
+            Kind.UNCLEAR,
+            "The driver refused a call by which expandable segments map memory; that the device is full, the message does not say.",
+            (
+                "a device that is full is told by PyTorch itself, with figures",
+                "some platforms refuse these calls with room left: boards that share the host's memory (Tegra), WSL, some of AMD's",
+            ),
+            refused=True,
+        )
     return Diagnosis(
         Kind.OUTSIDE_CACHE,
         "The driver refused memory that was asked for outside PyTorch's cache.",
         (
-            *(("with expandable segments, PyTorch's allocator itself maps memory by such calls",) if own else ()),
-            *((_WSL,) if Sign.WSL in scene.signs else ()),
+            *_shown(scene, Sign.WSL),
             "it may be memory of the device (a context, a library's workspace, a graph) or pinned memory of the host: the error is the same",
             "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
             late,
@@ -421,7 +447,7 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
                 "A process was killed, and the log shows that somebody ended the program: a time limit, a probe, a preemption or a signal.",
                 ("whether memory ran out, too, only the system's own log says",),
             )
-        if scene.earlier and not (_state_on_host(scene) or circumstances(scene, device=False)):
+        if scene.earlier and not (Sign.STATE_ON_HOST in scene.signs or circumstances(scene, device=False)):
             return Diagnosis(
                 Kind.UNCLEAR,
                 "A process was killed after an error had been raised: a launcher ends the others when one has failed.",
@@ -433,11 +459,15 @@ def _killed(m: Message, scene: Scene) -> Diagnosis:
     proof = "the kernel log names the reason: `dmesg -T | grep -i 'killed process'`"
     doubt = "that memory was the reason is likely, not certain: a person, a scheduler or a server's own timeout may send the same signal"
     certain = _SAYS_WHY.search(m.text) is not None and _SUPPOSED.search(m.text) is None
-    limit = ("the log shows a limit of the host's memory, of a container or a job",) if Sign.LIMITED in scene.signs else ()
     return Diagnosis(
         Kind.HOST_MEMORY,
         "A process was killed from outside, as the system does when the host's memory runs out.",
-        (*(() if certain else (doubt,)), *limit, *_state_on_host(scene), *circumstances(scene, device=False), proof),
+        (
+            *(() if certain else (doubt,)),
+            *_shown(scene, Sign.LIMITED, Sign.LOADER, Sign.STATE_ON_HOST),
+            *circumstances(scene, device=False),
+            proof,
+        ),
     )
 
 
@@ -469,6 +499,7 @@ def _kernel_killed(m: Message, scene: Scene) -> Diagnosis:
         "The memory of the host ran out, and the system killed a process.",
         (
             *held,
+            *_shown(scene, Sign.LOADER),
             *circumstances(scene, device=False),
             "in a container or a job, its limit counts; under WSL, that of the virtual machine",
         ),
@@ -641,7 +672,6 @@ def _cap(m: Message, scene: Scene) -> Diagnosis:
 
 
 def _exabyte(m: Message, scene: Scene) -> Diagnosis:
-    timed_out = ("a collective operation timed out before: a size that it should have brought is garbage, so look there first",)
     out_of_step = (
         "the size was received in a collective operation: ranks that are out of step read one another's data as a length",
     )
@@ -649,7 +679,7 @@ def _exabyte(m: Message, scene: Scene) -> Diagnosis:
         Kind.OVERSIZED_REQUEST,
         "A size beyond 2^60 bytes was asked for: negative, or the product of garbage.",
         (
-            *(timed_out if Sign.TIMED_OUT in scene.signs else ()),
+            *_shown(scene, Sign.TIMED_OUT),
             *(out_of_step if Sign.COLLECTIVE in scene.signs else ()),
             "sizes read from uninitialised or corrupted tensors, a negative length, an integer overflow in a shape",
         ),
@@ -828,17 +858,30 @@ def _other_program(m: Message, scene: Scene) -> Diagnosis:
     )
 
 
+def strangers(m: Message, scene: Scene) -> tuple[tuple[int, int, str], ...]:
+    """What Ray lists beside its own workers that holds an eighth of the node, where the workers hold more: else it is the job's own program."""
+    found = tuple(one for one in scene.evidence.listed if not one[2].startswith("ray::"))
+    own = sum(size for size, _, _ in scene.evidence.listed) - sum(size for size, _, _ in found)
+    return tuple(one for one in found if m.writer == "Ray" and own > one[0] >= (m.total or 0) / 8)
+
+
 def _host_limit(m: Message, scene: Scene) -> Diagnosis:
     used = (
         (f"{format_size(m.allocated)} of {format_size(m.total)} were in use on the node",)
         if m.allocated is not None and m.total is not None
         else ()
     )
+    listed = tuple(
+        f"process {pid} ({command.strip()}) holds {format_size(size)}, and is none of Ray's workers"
+        for size, pid, command in strangers(m, scene)
+    )
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The host's memory reached the limit that {m.writer or 'the scheduler'} watches, and the process was ended from outside.",
         (
             *used,
+            *listed,
+            *_shown(scene, Sign.LOADER),
             *circumstances(scene, device=False),
             "the memory of a GPU does not count there, unless it is the host's own, as that of an integrated GPU is",
             "that of loader workers and of all ranks on the node does"
@@ -865,6 +908,12 @@ _BY_FAMILY: Mapping[Family, Callable[[Message, Scene], Diagnosis]] = {
         Kind.UNCLEAR,
         "Device memory ran out, and the report about it failed too: the driver's NVML does not answer here.",
         "usual on MIG slices, on Jetson and in containers without NVML",
+    ),
+    Family.ASSERTION: _fixed(
+        Kind.UNCLEAR,
+        "A check inside PyTorch's caching allocator failed; that memory ran out, the message does not say.",
+        "seen where settings do not go together, as expandable_segments with max_split_size_mb, once the device is nearly full",
+        "after an earlier error of memory in the same process, it comes of that",
     ),
     Family.MPS_BUFFER: _metal_buffer,
     Family.MPS_COMMAND: _fixed(

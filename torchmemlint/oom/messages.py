@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from torchmemlint.oom.wordings import DEVICE_WORDS, HEADS, SIZE, Family, Head
@@ -32,7 +32,6 @@ class Message:
     allowed          the limit set for this process (memory fraction, MPS watermark)
     this_process     all device memory of this process, outside PyTorch too
     processes        (pid, bytes) of each ``Process N has …`` part; in a container the own process can be among them
-    hinted           whether the message advises a setting of the allocator, which torch has since 1.10
     text             the message, white space collapsed
     """
 
@@ -53,7 +52,6 @@ class Message:
     other_allocations: int | None = None
     processes: tuple[tuple[int, int], ...] = ()
     writer: str = ""
-    hinted: bool = field(default=False, compare=False)
 
 
 _BINARY = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -332,7 +330,6 @@ def parse_message(text: str, begun: Begun) -> Message:
         other_allocations=sizes.get("other_allocations"),
         processes=processes,
         writer=begun.head.writer,
-        hinted="ALLOC_CONF" in text or "max_split_size_mb" in text,
     )
 
 

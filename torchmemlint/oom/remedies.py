@@ -261,7 +261,7 @@ HANDLER = Remedy(
 OPTIMIZER_STATE = Remedy(
     "Keep less state per parameter",
     "Adam keeps two values for each parameter, from its first step on: with float32 weights and gradients, 16 bytes per parameter",
-    "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())    # or Adafactor, LoRA, ZeRO or FSDP over the ranks",
+    "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())    # or Adafactor, LoRA, ZeRO or FSDP over the ranks, or kept on the host",
 )
 NOTHING_BETWEEN_TRIES = Remedy(
     "Keep nothing between the tries",
@@ -351,7 +351,7 @@ CHECK_TOTAL = Remedy(
     "Compare the total with what the machine has",
     "driver and firmware decide how much of the host's memory an integrated GPU may use; containers and visible-device settings can show "
     "another device than the one you mean",
-    "python -c 'import torch; print(torch.cuda.get_device_properties(0))'    # and the driver's own tool",
+    "python -c 'import torch; print(torch.cuda.get_device_properties(0))'    # and the driver's own tool; `uname -r`, for a newer kernel",
 )
 CHECK_DRIVER = Remedy(
     "See what refuses: the driver, a limit, or one of several devices",
@@ -497,11 +497,6 @@ NCCL_WITHOUT_HOST_MEMORY = Remedy(
     "the way through CUDA's virtual memory does not work everywhere; a newer NCCL checks that first",
     "export NCCL_CUMEM_HOST_ENABLE=0        # NCCL 2.26.5 or later; as a check: NCCL_SHM_DISABLE=1, or the backend gloo",
 )
-NO_NVLS = Remedy(
-    "Do without the switch's reductions",
-    "their buffers are allocated for each communicator",
-    "export NCCL_NVLS_ENABLE=0",
-)
 FIND_THE_PLACE = Remedy(
     "Find the call that fails",
     "errors of the driver come late; in this mode each call waits for its result",
@@ -549,7 +544,8 @@ CHECK_INDICES = Remedy(
 )
 RELEASE_CHECKPOINT = Remedy(
     "Read the checkpoint onto the host, and drop it once its states are loaded",
-    "a run that goes on from a checkpoint holds its weights and its optimizer state a second time as long as the dictionary lives",
+    "a checkpoint that is read holds its weights and its optimizer state a second time as long as the dictionary lives; on the device it leaves the "
+    "cache in pieces",
     'state = torch.load(path, map_location="cpu", mmap=True)\nmodel.load_state_dict(state["model"])\noptimizer.load_state_dict(state["optimizer"])\ndel state; gc.collect()',
     Advice.LOADING,
 )
@@ -613,4 +609,57 @@ COMPILE_ALONE = Remedy(
     "Compile while little else is on the device, or on smaller sizes first",
     "what is tried works on copies of the arguments; afterwards the compiled function needs less",
     "model(small_batch)        # with dynamic=True; then the whole size",
+)
+SMALLER_TILES = Remedy(
+    "Decode in tiles, or in smaller ones",
+    "the decoder's activations scale with the area of a picture and, for films, with the number of frames in a tile; the steps before it have passed",
+    "pipe.vae.enable_tiling()        # else a smaller tile size, also in time; or save the latents, and decode them with nothing else on the device",
+    Advice.SHAPES,
+)
+CHUNK_QUERIES = Remedy(
+    "Split the queries into chunks",
+    "this device has no kernel for it that does without the whole score matrix; the rows of one chunk are a part of it",
+    "out = torch.cat([F.scaled_dot_product_attention(part, k, v) for part in q.split(1024, dim=-2)], dim=-2)",
+    Advice.FUSED_ATTENTION,
+)
+RUN_EAGERLY = Remedy(
+    "Run the function that fails without torch.compile",
+    "a compiled function plans its buffers ahead, in pools, with room for sizes that vary; the eager form asks for one at a time",
+    "export TORCHDYNAMO_DISABLE=1        # as a check; then @torch.compiler.disable on that function, or dynamic=False",
+)
+QUANTIZED_CHECKPOINT = Remedy(
+    "Serve a checkpoint that is quantized already, or the weights as they are",
+    "what is quantized as it is loaded is there in both forms for a while, and may take more than it would unquantized; releases differ in it",
+    "# a checkpoint in FP8 or 4 bits; else without --quantization, if the weights fit as they are, or another release of the engine",
+)
+RESET_METRICS = Remedy(
+    "Reset metrics after each evaluation",
+    "a metric over all thresholds keeps every prediction until it is reset, from one evaluation to the next",
+    "metric.reset()        # after compute(); torchmetrics: thresholds=200 keeps counts in place of predictions",
+    Advice.NO_GRAPH_KEPT,
+)
+WATCH_LOADER = Remedy(
+    "Watch the data set alone, without workers",
+    "what grows there shows in one process: broken samples that are replaced again and again, pictures of full size, caches",
+    "for sample in DataLoader(dataset, num_workers=0): print(psutil.Process().memory_info().rss)",
+)
+MARGIN_FOR_COLLECTIVES = Remedy(
+    "Leave a margin on the device for what is not PyTorch's",
+    "the idle cache is not given back for NCCL, whose communicators may be created again in each iteration",
+    "torch.cuda.empty_cache()        # before the collective; or the trainer's own setting for such a margin",
+)
+WITHOUT_SEGMENTS = Remedy(
+    "Unset expandable segments",
+    "if the device has room, the program then runs; if it has none, the message comes with figures",
+    "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF        # also where a library or the program sets it, in os.environ",
+)
+END_STRANGERS = Remedy(
+    "End what else runs on the node, or take another one",
+    "Ray ends the newest task of the job, whoever holds the memory",
+    "ps -eo pid,user,rss,args --sort=-rss | head",
+)
+ONE_SETTING = Remedy(
+    "Let segments grow or bound their pieces, not both",
+    "max_split_size_mb has no sense beside expandable segments; newer releases warn of it, or have the fault mended",
+    "echo $PYTORCH_CUDA_ALLOC_CONF $PYTORCH_ALLOC_CONF        # one of the two out; a newer torch",
 )

@@ -36,11 +36,17 @@ class Facts:
 
     def piece(self, size: int) -> bool:
         """Whether one request has ``size`` bytes at least."""
-        return self.message.requested is not None and self.message.requested >= size
+        return self.message.requested is not None and self.message.requested >= size and not self.outside
 
-    def grows(self, *, host: bool) -> bool:
-        """Whether the log shows a figure about this memory rise."""
-        return self.scene.growth is not None and self.scene.growth.of_host is host
+    @property
+    def grows(self) -> bool:
+        """Whether the log shows a figure about the device's memory rise."""
+        return self.scene.growth is not None and not self.scene.growth.of_host
+
+    @property
+    def array(self) -> bool:
+        """Whether the host refused an array, or what another library than PyTorch asked for."""
+        return self.message.family is Family.HOST_ARRAY
 
     @property
     def outside(self) -> bool:
@@ -63,20 +69,8 @@ def _unless(when: When) -> When:
     return lambda f: not when(f)
 
 
-def _part(of: int) -> When:
-    return lambda f: f.part(of)
-
-
-def _piece(size: int) -> When:
-    return lambda f: f.piece(size)
-
-
 def _always(f: Facts) -> bool:
     return True
-
-
-def _grows(f: Facts) -> bool:
-    return f.grows(host=False)
 
 
 def _with_graph(f: Facts) -> bool:
@@ -85,11 +79,7 @@ def _with_graph(f: Facts) -> bool:
 
 def _graph_shows(f: Facts) -> bool:
     """Whether something speaks for a graph that stays: no frame rules it out, and a figure grows, passes went well, or a batch has one sample."""
-    return _with_graph(f) and (f.grows(host=False) or not f.scene.signs.isdisjoint({Sign.LATE, Sign.ONE_SAMPLE}))
-
-
-def _outside(f: Facts) -> bool:
-    return f.outside
+    return _with_graph(f) and (f.grows or not f.scene.signs.isdisjoint({Sign.LATE, Sign.ONE_SAMPLE}))
 
 
 def _plain_attention(f: Facts) -> bool:
@@ -102,34 +92,22 @@ def loads(f: Facts) -> bool:
 
 
 def _resumed(f: Facts) -> bool:
-    return Sign.RESUMED in f.scene.signs and f.scene.trains and Sign.RESUMED_DIFFERENTLY not in f.scene.signs
-
-
-def _step(f: Facts) -> bool:
-    """Whether the traceback shows a step of the training itself."""
-    return f.scene.raised and f.scene.stage != "optimizer"
-
-
-def _made(f: Facts) -> bool:
-    """Whether one large tensor is made from nothing but its sizes."""
-    return f.scene.stage == "tensor" and (f.message.total is None or f.part(10))
-
-
-def _array(f: Facts) -> bool:
-    return f.message.family is Family.HOST_ARRAY
+    return (
+        not f.scene.signs.isdisjoint({Sign.RESUMED, Sign.READ_TO_DEVICE})
+        and f.scene.trains
+        and Sign.RESUMED_DIFFERENTLY not in f.scene.signs
+    )
 
 
 def _pipeline(f: Facts) -> bool:
     return Sign.PIPELINE in f.scene.signs and not f.scene.trains
 
 
-def _ray(f: Facts) -> bool:
-    return f.message.writer == "Ray"
-
-
 Row = tuple[tuple[Remedy, When], ...]
 
-_RESUMED: Row = (
+_FIRST: Row = (
+    (take.RUN_EAGERLY, lambda f: Sign.COMPILED in f.scene.signs and f.part(8)),
+    (take.RESET_METRICS, _stage("metrics")),
     (take.SETTINGS_OF_CHECKPOINT, _sign(Sign.RESUMED_DIFFERENTLY)),
     (take.RELEASE_CHECKPOINT, _resumed),
 )
@@ -150,47 +128,49 @@ _ON_DEVICE: Mapping[Activity, Row] = {
     Activity.TRAINING: (
         (take.MARGIN, _sign(Sign.SEARCHED)),
         (take.ONE_PROCESS_PER_DEVICE, _stage("replicas")),
-        (take.NO_GRAPH_PAST_ITS_STEP, _grows),
-        (take.OPTIMIZER_STATE, _stage("optimizer")),
+        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: f.grows),
+        (take.OPTIMIZER_STATE, lambda f: f.scene.stage == "optimizer" or (f.scene.stage == "scoring" and not f.part(8))),
         (take.NOTHING_BETWEEN_TRIES, _sign(Sign.TRIALS)),
-        (take.SHAPES, _part(4)),
+        (take.SHAPES, lambda f: f.part(4)),
         (take.SHARD_WEIGHTS, _stage("optimizer")),
-        (take.SMALLER_BATCHES, _always),
+        (take.SMALLER_STEPS, _stage("scoring")),
+        (take.SMALLER_BATCHES, _unless(_stage("scoring"))),
         (take.NO_GRAPH_PAST_ITS_STEP, _sign(Sign.LATE)),
-        (take.CROP_SAMPLES, _step),
+        (take.CROP_SAMPLES, lambda f: f.scene.raised and f.scene.stage != "optimizer"),
         (take.CHECKPOINTING, _always),
         (take.MIXED_PRECISION, _always),
         (take.FUSED_ATTENTION, _plain_attention),
-        (take.SHAPES, _part(10)),
+        (take.SHAPES, lambda f: f.part(10)),
         (take.NO_GRAPH_PAST_ITS_STEP, _always),
         (take.NO_GRAPH_IN_INFERENCE, _always),
         (take.OPTIMIZER_STATE, _always),
         (take.HANDLER, _sign(Sign.RETRIED)),
     ),
     Activity.INFERENCE: (
+        (take.SMALLER_TILES, _stage("decoder")),
         (take.SMALLER_EVALUATION, _stage("evaluation")),
-        (take.RESULTS_TO_HOST, _grows),
+        (take.RESULTS_TO_HOST, lambda f: f.grows),
         (take.BALANCED_MAP, _sign(Sign.DISPATCHED)),
         (take.ATTENTION_KERNEL, lambda f: f.part(4) and f.scene.attention),
         (take.NO_GRAPH_IN_INFERENCE, _graph_shows),
         (take.INFER_LESS, _always),
         (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.scene.no_grad),
-        (take.SHAPES, _part(4)),
+        (take.SHAPES, lambda f: f.part(4)),
         (take.FUSED_ATTENTION, _plain_attention),
         (take.RESULTS_TO_HOST, _unless(_pipeline)),
         (take.WEIGHTS_IN_FEWER_BITS, _always),
         (take.OFFLOAD, _always),
     ),
     Activity.UNKNOWN: (
-        (take.NO_GRAPH_PAST_ITS_STEP, _grows),
-        (take.SHAPES, _part(4)),
+        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: f.grows),
+        (take.SHAPES, lambda f: f.part(4)),
         (take.SMALLER_STEPS, _always),
         (take.NO_GRAPH_IN_INFERENCE, _always),
         (take.SIXTEEN_BITS, _always),
         (take.RESULTS_AS_NUMBERS, _always),
         (take.RECOMPUTE_IF_TRAINING, _always),
         (take.FUSED_ATTENTION, _plain_attention),
-        (take.SHAPES, _part(10)),
+        (take.SHAPES, lambda f: f.part(10)),
     ),
     Activity.LOADING: _WEIGHTS,
     Activity.SAVING: ((take.SHARDED_STATE, _always), (take.COPIES_ON_HOST, _always), (take.OFFLOAD, _always)),
@@ -203,17 +183,20 @@ _ON_DEVICE: Mapping[Activity, Row] = {
 }
 _ON_HOST: Mapping[Activity, Row] = {
     Activity.TRAINING: (
-        (take.FEWER_ACTORS, _ray),
-        (take.SHAPES, _piece(4 * GIB)),
+        (take.FEWER_ACTORS, lambda f: f.message.writer == "Ray"),
+        (take.SHAPES, lambda f: f.piece(4 * GIB)),
         (take.FEWER_WORKERS, _always),
-        (take.SMALLER_BATCHES, _unless(_outside)),
-        (take.CHECKPOINTING, _unless(_outside)),
+        (take.WATCH_LOADER, lambda f: f.outside and Sign.LOADER in f.scene.signs),
+        (take.SMALLER_BATCHES, lambda f: not f.outside),
+        (take.CHECKPOINTING, lambda f: not f.outside),
         (take.NO_GRAPH_PAST_ITS_STEP, _always),
         (take.LOAD_LAZILY, _always),
-        (take.NO_GRAPH_IN_INFERENCE, _unless(_outside)),
+        (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside),
     ),
     Activity.INFERENCE: (
-        (take.FEWER_WORKERS, _outside),
+        (take.RESET_METRICS, _stage("metrics")),
+        (take.FEWER_WORKERS, lambda f: f.outside),
+        (take.WATCH_LOADER, lambda f: f.outside and Sign.LOADER in f.scene.signs),
         (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and _with_graph(f)),
         (take.NO_GRAPH_PAST_ITS_STEP, lambda f: not f.outside and _with_graph(f)),
         (take.INFER_LESS, lambda f: not f.outside and f.piece(64 * MIB)),
@@ -222,35 +205,36 @@ _ON_HOST: Mapping[Activity, Row] = {
         (take.INFER_LESS, lambda f: f.outside or _with_graph(f)),
         (take.LOAD_LAZILY, _unless(_stage("evaluation"))),
         (take.FEWER_WORKERS, _with_graph),
-        (take.WEIGHTS_IN_FEWER_BITS, _outside),
+        (take.WEIGHTS_IN_FEWER_BITS, lambda f: f.outside),
     ),
     Activity.ENGINE: (
-        (take.SHORTER_SEQUENCES_ON_HOST, _piece(8 * GIB)),
+        (take.SHORTER_SEQUENCES_ON_HOST, lambda f: f.piece(8 * GIB)),
         (take.LESS_OF_ENGINE_ON_HOST, _always),
         (take.LOAD_LAZILY, _stage("weights")),
-        (take.FREE_ON_HOST, _unless(_outside)),
+        (take.FREE_ON_HOST, lambda f: not f.outside),
     ),
     Activity.LOADING: (
         (take.LOAD_LAZILY, _always),
         (take.WEIGHTS_IN_FEWER_BITS, _always),
         (take.LOAD_ONCE, _always),
-        (take.FEWER_WORKERS, _unless(_outside)),
+        (take.FEWER_WORKERS, lambda f: not f.outside),
     ),
     Activity.SAVING: ((take.SHARDED_STATE, _always), (take.FEWER_WORKERS, _always)),
-    Activity.COMPILATION: ((take.FEWER_COMPILERS, _always), (take.LOAD_LAZILY, _outside)),
+    Activity.COMPILATION: ((take.FEWER_COMPILERS, _always), (take.LOAD_LAZILY, lambda f: f.outside)),
     Activity.UNKNOWN: (
-        (take.FEWER_ACTORS, _ray),
-        (take.ARRAYS_IN_PARTS, _array),
+        (take.FEWER_ACTORS, lambda f: f.message.writer == "Ray"),
+        (take.ARRAYS_IN_PARTS, lambda f: f.array),
         (take.FEWER_WORKERS, _always),
-        (take.SMALLER_STEPS, lambda f: not f.outside and not _array(f)),
-        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: loads(f) if f.outside else not _array(f)),
+        (take.WATCH_LOADER, lambda f: f.outside and Sign.LOADER in f.scene.signs),
+        (take.SMALLER_STEPS, lambda f: not f.outside and not f.array),
+        (take.NO_GRAPH_PAST_ITS_STEP, lambda f: loads(f) if f.outside else not f.array),
         (take.LOAD_LAZILY, _always),
         (take.FIND_WHAT_GROWS, lambda f: f.outside and not loads(f)),
-        (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and not _array(f)),
+        (take.NO_GRAPH_IN_INFERENCE, lambda f: not f.outside and not f.array),
     ),
 }
 _OF_ONE_ARRAY: Row = (
-    (take.SHAPES, _piece(16 * GIB)),
+    (take.SHAPES, lambda f: f.piece(16 * GIB)),
     (take.ARRAYS_IN_PARTS, _always),
     (take.SHAPES, _always),
     (take.FEWER_WORKERS, _always),
@@ -272,11 +256,11 @@ def room_on_device(message: Message, scene: Scene) -> tuple[Remedy, ...]:
     """What makes room on a device for all that runs there but a serving engine, whose settings have a list of their own."""
     facts = Facts(message, scene)
     row = _ON_DEVICE[Activity.LOADING if message.family is Family.DISPATCHED else scene.activity]
-    if _made(facts):
+    if scene.stage == "tensor" and (message.total is None or facts.part(10)):
         row = _TENSOR
     elif scene.activity is Activity.LOADING and scene.stage == "data":
         row = _DATA
-    return _chosen((*_RESUMED, *row), facts)
+    return _chosen((*_FIRST, *row), facts)
 
 
 def room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
@@ -287,7 +271,7 @@ def room_on_host(message: Message, scene: Scene) -> tuple[Remedy, ...]:
         pass
     elif scene.signs & {Sign.STATE_BUILT, Sign.STATE_ON_HOST}:
         row = _OF_STATE
-    elif _array(facts) and "for an array" in message.text:
+    elif facts.array and "for an array" in message.text:
         row = _OF_ONE_ARRAY
     elif Sign.SERVER_WORKERS in scene.signs:
         row = _OF_SERVER

@@ -384,6 +384,12 @@ _ROWS = (
     ),
     _row(
         _TRAIN,
+        "scoring",
+        "log-probabilities without gradients: slime backends/megatron_utils/actor.py, verl workers/fsdp_workers.py",
+        code=r"\.compute_(?:ref_)?log_?probs?\(",
+    ),
+    _row(
+        _TRAIN,
         "",
         "names of functions that train",
         function=r"^(?:_?train\w*|_?fit|\w+_train|do_train|run_training|\w*train(?:ing)?_(?:step|epoch|loop|batch|one_epoch)\w*|inner_training_loop)$",
@@ -395,6 +401,12 @@ _ROWS = (
         code=r"\.backward\(|\b\w*(?:trainer|runner)\w*\.(?:train|fit)\(|\b(?:optimi[sz]er|optim|opt)\w*\.step\(",
     ),
     # Inference.
+    _row(
+        _INFER,
+        "metrics",
+        "torchmetrics, torcheval, ignite: what an evaluation collects",
+        path=r"(?:^|/)(?:torchmetrics|torcheval/metrics|ignite/metrics)/",
+    ),
     _row(
         _INFER,
         "",
@@ -442,10 +454,10 @@ _ROWS = (
     ),
     _row(
         _INFER,
-        "",
+        "decoder",
         "diffusers/models/autoencoders: a training encodes only",
-        path=r"diffusers/models/autoencoders/",
-        function=r"^_?(?:tiled_)?decode$",
+        path=r"/autoencoder\w*(?:/|\.py)",
+        function=r"^\w*decode(?:_tiled)?$",
     ),
     _row(
         _INFER,
@@ -458,7 +470,7 @@ _ROWS = (
         _INFER,
         "",
         "calls that infer",
-        code=r"\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\(|\b(?:generate|predict|infer|transcribe|diarize|synthesize)_?\w{0,40}\(",
+        code=r"\binference_state\b|\.generate\(|\.predict\(|\.encode\(|\bpipe(?:line)?\(|\b(?:generate|predict|infer|transcribe|diarize|synthesize)_?\w{0,40}\(",
     ),
 )
 
@@ -512,7 +524,7 @@ _LINES = (
         Activity.LOADING,
         "",
         re.compile(
-            r"Loading (?:a checkpoint \(shards|checkpoint shards|pipeline components|safetensors checkpoint|weights)\b|^loading \S{1,120}\.weight\b"
+            r"Loading (?:a checkpoint \(shards|checkpoint shards|pipeline components|safetensors checkpoint|weights)\b|\bLoading .{1,60} (?:from )?[Cc]heckpoint\b|\btorch\.load\(|^loading \S{1,120}\.weight\b"
         ),
         "progress bars of transformers, diffusers; ktransformers ktransformers/util/utils.py",
     ),
@@ -526,7 +538,7 @@ _LINES = (
         Activity.TRAINING,
         "",
         re.compile(
-            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b[Tt]raining (?:with|on|started|for)\b|\b\w{0,40}(?:Train|Policy)\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b|"
+            r"\b[Ee]poch\b|\b(?:train_?)?loss\b ?[=:]|\bgrad_norm\b|\*{5} Running training|\b[Tt]raining (?:with|on|started|for)\b|\b\w{0,40}(?:Train|Policy)\w{0,20}(?:Actor|Worker)\b|\btrain\w*\.py\b(?! FAILED)|"
             r"^\W{0,3}[$%#>] .{0,80}\b(?:train|finetune|sft)\b|\b(?:box|cls)_loss\b"
         ),
         "progress lines of training loops; the launcher's command",
@@ -649,9 +661,10 @@ def _trains(frames: Sequence[Frame], lines: Sequence[str]) -> bool:
 _OPTION = re.compile(
     r"\b(max[_-]model[_-]len|max[_-]num[_-]seqs|max[_-]num[_-]batched[_-]tokens|context[_-]length|max[_-]running[_-]requests|"
     r"chunked[_-]prefill[_-]size|max[_-](?:total|prefill|batch[_-]prefill|batch[_-]total)[_-]tokens|session[_-]len|max[_-]batch[_-]size|"
-    r"max[_-]seq[_-]len|max[_-]num[_-]tokens|tensor[_-]parallel[_-]size|num[_-]shard|tp(?:_size)?)['\"]?(?: ?[=:] ?| )(?:Some\()?(\d{1,9})\b"
+    r"max[_-]seq[_-]len|max[_-]num[_-]tokens|tensor[_-]parallel[_-]size|num[_-]shard|tp(?:_size)?|device(?=['\"]?(?: ?[=:] ?| )['\"]?(?:cuda|npu|xpu):))"
+    r"['\"]?(?: ?[=:] ?| )(?:Some\(|['\"]?(?:cuda|npu|xpu):)?(\d{1,9})\b"
 )
-"""The options of `engines` that are numbers, as command lines and configurations name them."""
+"""The options of `engines` that are numbers, as command lines and configurations name them, and the number of the device."""
 
 
 def _options(lines: Sequence[str]) -> tuple[tuple[str, int], ...]:

@@ -29,7 +29,6 @@ class Sign(Enum):
     HANDLED = "the program goes on without what failed"
     EXTENSION = "an extension is being built"
     NCCL_HOST = "NCCL's transport through the host's memory"
-    NCCL_NVLS = "NCCL's transport through the switch"
     ASSERTED = "a kernel failed before"
     OFFLOADED = "parts of the model are kept on the host"
     STATE_ON_HOST = "the training keeps optimizer state or parameters on the host"
@@ -64,6 +63,11 @@ class Sign(Enum):
     QUANTIZED = "the weights are quantized already"
     PIPELINE = "a program for pictures, films or speech moves its parts"
     RETRIED = "a handler of the error tries again"
+    READ_TO_DEVICE = "a checkpoint is read onto the device"
+    NPU = "an Ascend device"
+    ROLLOUTS = "a trainer shares its devices with an engine"
+    COMPILED = "the failing line is one that torch.compile has written"
+    NCCL_CUMEM = "a release of NCCL that takes host memory through CUDA's virtual memory"
 
 
 class Outcome(Enum):
@@ -123,7 +127,6 @@ _SIGNS = (
         r"transport/shm\.cc|Cuda Host Alloc|cuMemHost|ncclCudaHostCalloc",
         "nccl src/transport/shm.cc; github.com/pytorch/pytorch/issues/152302",
     ),
-    (Sign.NCCL_NVLS, False, r"transport/nvls\.cc", "nccl src/transport/nvls.cc"),
     (
         Sign.ASSERTED,
         False,
@@ -210,7 +213,7 @@ _SIGNS = (
         Sign.ONE_SAMPLE,
         False,
         r"(?<![\w-])(?:-b|--batch(?:-size)?|(?:--)?(?!\w{0,40}(?:eval|val|test)_)\w{0,60}batch_size)(?:['\"]?[=:] ?| )1(?![\d.,]\d|\d)|"
-        r"\bbatch size(?: per device)? ?[=:] ?1(?!\d)|\b[Bb]atch 1/1\b",
+        r"\bbatch size(?: per device)? ?[=:] ?1(?!\d)|\bbatch of (?:1|one)\b(?![.,]\d)|\b[Bb]atch 1/1\b",
         "options and lines of programs",
     ),
     (
@@ -242,7 +245,7 @@ _SIGNS = (
     (
         Sign.LIMITED,
         False,
-        r"\boom[-_ ]kill|\bcgroup\b|\bOOMKilled\b|\bLimits:|\bmemory\.max\b|HostConfig\.Memory|#SBATCH .{0,60}--mem|\bulimit -v\b|\bmem_limit\b|docker run .{0,200}(?:-m|--memory)[ =]",
+        r"\boom[-_ ]kill(?!:constraint=CONSTRAINT_NONE)|\bcgroup\b|\bOOMKilled\b|\bLimits:|\bmemory\.max\b|HostConfig\.Memory|#SBATCH .{0,60}--mem|\bulimit -v\b|\bmem_limit\b|docker run .{0,200}(?:-m|--memory)[ =]",
         "kubectl describe; docker inspect; slurm sbatch; linux cgroups",
     ),
     (
@@ -300,7 +303,8 @@ _SIGNS = (
     (
         Sign.QUANTIZED,
         False,
-        r"(?i)\bload_in_[48]bit\W{1,3}true|bitsandbytes/nn/|\b(?:in|to|with|using|loaded|quantiz\w{1,6}) [48][- ]?bits?\b|\b(?:bnb|awq|gptq|nf4|int4)\b",
+        r"(?i)\bload_in_[48]bit\W{1,3}true|bitsandbytes/nn/|\b(?:in|to|with|using|loaded|quantiz\w{1,6}) [48][- ]?bits?\b|\b(?:bnb|awq|gptq|nf4|int4)\b|"
+        r"\bquantiz(?:ation|e)['\"]?[=: ]{1,2}['\"]?(?:fp8|bitsandbytes|int8|mxfp\d|nvfp\d|modelopt|compressed)",
         "transformers utils/quantization_config.py; names of formats",
     ),
     (
@@ -320,6 +324,36 @@ _SIGNS = (
         False,
         r"\bDataLoader worker\b|\bnum_workers\b|torch/utils/data/|multiprocessing/(?:queues|connection|resource_sharer)\.py",
         "torch/utils/data",
+    ),
+    (
+        Sign.READ_TO_DEVICE,
+        False,
+        r"\b(?:[Rr]ead|[Ll]oad)(?:ing|ed)?\b.{1,120}\.(?:pth?|ckpt|bin|safetensors|tar)\b.{0,12} (?:to|onto|on) (?:cuda|gpu|GPU)|\bmap_location ?= ?['\"]cuda",
+        "lines and calls of programs",
+    ),
+    (
+        Sign.NPU,
+        False,
+        r"\bvllm_ascend\b|\btorch_npu\b|\bnpu:\d|\[(?:model_runner|worker)_v1\.py:\d",
+        "torch_npu; vllm-ascend vllm_ascend/worker/model_runner_v1.py, worker_v1.py",
+    ),
+    (
+        Sign.ROLLOUTS,
+        False,
+        r"(?:\b|_)refit\b|\bcolocated?\b|\bRolloutManager\b|\bactor_rollout\w*|\bsleep (?:mode|level)\b",
+        "NeMo-RL nemo_rl/algorithms/grpo.py; slime slime/ray/rollout.py; verl verl/workers; vllm docs/features/sleep_mode.md",
+    ),
+    (
+        Sign.COMPILED,
+        True,
+        r"\btorchinductor_\w{1,60}[/\\]|\bempty_strided_(?:cuda|xpu|cpu)\(",
+        "torch/_inductor/runtime/cache_dir_utils.py, codegen/wrapper.py",
+    ),
+    (
+        Sign.NCCL_CUMEM,
+        False,
+        r"\bNCCL version 2\.2(?:4\.\d|5\.\d|6\.[0-4])\b",
+        "nccl release notes of 2.24 and 2.26.5; github.com/NVIDIA/nccl/issues, NCCL_CUMEM_HOST_ENABLE",
     ),
 )
 SKIPS = re.compile(r"\b(?:[Ss]kipp(?:ing|ed)|[Rr]etrying|[Ff]alling back)\b|The caller indicates that this is not a failure")

@@ -23,6 +23,7 @@ class Family(Enum):
     ADDRESS_SPACE = "expandable segments, virtual addresses"
     LEGACY = "THC allocator, torch 0.x"
     UNREPORTED = "caching allocator, its own report failed"
+    ASSERTION = "caching allocator, a check of its own failed"
     WORKSPACE = "workspace of an Ascend operator"
     POOL = "pool of a Gaudi device"
     MPS = "MPS allocator"
@@ -79,6 +80,7 @@ WEAK = frozenset(
         Family.LIBRARY_INIT,
         Family.NO_PLAN,
         Family.UNREPORTED,
+        Family.ASSERTION,
         Family.BUS_ERROR,
         Family.DESCRIPTORS,
         Family.KERNEL,
@@ -204,6 +206,12 @@ _DEVICE = (
     _head(
         Family.UNREPORTED,
         r"NVML_SUCCESS == [^\"]{1,120}INTERNAL ASSERT FAILED at \"[^\"]{0,300}CUDACachingAllocator\.cpp",
+        "CachingAllocator.cpp",
+        _CACHING,
+    ),
+    _head(
+        Family.ASSERTION,
+        r"[^\"]{0,160}\bINTERNAL ASSERT FAILED at \"[^\"]{0,300}CachingAllocator\.cpp",
         "CachingAllocator.cpp",
         _CACHING,
     ),
