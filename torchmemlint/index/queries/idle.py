@@ -13,6 +13,8 @@ from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH
 
 MAX_UP = 3  # callers that are themselves looked at for a use
+MAX_LOOKED_AT = 200
+"""Functions of a file, or methods of a class, up to which who calls them is looked at, for each finding; more are taken for used."""
 INIT = "/__init__.py"
 BY_NAME, GIVES = sorted(TORCH.words["calls-by-name"]), sorted(TORCH.words["gives-by-name"])
 IMPORTS = sorted(TORCH.words["imports-by-name"] - TORCH.words["gives-by-name"])
@@ -58,7 +60,13 @@ def _is_called_on_something(linked: Linked, ref: FunctionRef, name: str) -> bool
 def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
     """Whether nothing but itself, and what is idle, makes an object of a class or has it as a value, and no class is below it."""
     linked.note(keys.WHOLE, cls.path, cls.qualname)
-    if "." in cls.qualname or linked.reader.classes[cls.path][cls.qualname].decorators or _is_had_by_text(linked, cls):
+    methods = linked.reader.methods_of(cls)
+    if (
+        len(methods) > MAX_LOOKED_AT
+        or "." in cls.qualname
+        or linked.reader.classes[cls.path][cls.qualname].decorators
+        or _is_had_by_text(linked, cls)
+    ):
         return False
     if any(
         linked.reader.has_method(base, "__init_subclass__") for base in linked.classes.mro(cls) if isinstance(base, ClassRef)
@@ -67,7 +75,7 @@ def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
     tables = linked.calls.tables
     named = [(ref, call.callee) for ref, call in tables.calls(cls.qualname)] + [*tables.reads(cls.qualname)]
     users = {ref for ref, text in named if _may_mean(linked, ref.path, text, cls)}
-    for method in linked.reader.methods_of(cls):
+    for method in methods:
         callers = linked.calls.callers(FunctionRef(cls.path, method))
         if callers.escapes:
             return False
@@ -154,6 +162,8 @@ def is_used_by_programs(linked: Linked, path: str) -> bool:
     if any(call.callee.rpartition(".")[2] in COMMANDS for call in linked.reader.functions[path][TOP].calls):
         return False  # whatever the command line asks for
     functions = linked.reader.whole(path).functions
+    if len(functions) > MAX_LOOKED_AT:
+        return False
     decorators = {use.callee for facts in functions for use in facts.decorators}
     for facts in functions:
         callers = () if facts.parent or facts.owner else linked.calls.callers(FunctionRef(path, facts.qualname)).calls
