@@ -33,7 +33,7 @@ def is_idle(linked: Linked, ref: FunctionRef, depth: int = 0) -> bool:
     cls = ClassRef(ref.path, head.owner)
     if head.owner and _is_class_idle(linked, cls, depth):
         return True
-    if any(use.callee not in UNBOUND and _is_of_project(linked, ref.path, use.callee) for use in head.decorators):
+    if any(use.callee not in UNBOUND and _may_hand_on(linked, ref.path, use.callee) for use in head.decorators):
         return False
     callers = linked.calls.callers(ref)
     above = sorted({caller.ref for caller in callers.calls} - {ref})
@@ -89,7 +89,9 @@ def _is_class_idle(linked: Linked, cls: ClassRef, depth: int) -> bool:
 
 def _may_mean(linked: Linked, path: str, text: str, what: ClassRef | FunctionRef) -> bool:
     """Whether what a text stands for in a module is not known to be something else: imports under different tests may bind it."""
-    if len(linked.reader.import_targets[path].get(text.partition(".")[0], ())) > 1:
+    head = text.partition(".")[0]
+    linked.note(keys.NAME, path, head)
+    if len(linked.reader.import_targets[path].get(head, ())) > 1:
         return True
     symbol = linked.names.dotted(path, text)
     if isinstance(symbol, Outside):  # a project may be imported by a name that is not its folder's
@@ -149,7 +151,7 @@ def _may_run_by_itself(name: str) -> bool:
 HOOKS = TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
 
 
-def _is_of_project(linked: Linked, path: str, decorator: str) -> bool:
+def _may_hand_on(linked: Linked, path: str, decorator: str) -> bool:
     """Whether a decorator may hand a function on: one that is not torch's."""
     symbol = linked.names.dotted(path, decorator)
     return not isinstance(symbol, Outside) or not symbol.name.startswith("torch.")
@@ -172,5 +174,7 @@ def is_used_by_programs(linked: Linked, path: str) -> bool:
             return True
     package = linked.names.layout.names[path].partition(".")[0]
     users = linked.calls.tables.importers(package)
-    programs = (user for user in users if user != path and (linked.reader.is_started[user] or is_program(linked, user)))
-    return next(programs, None) is not None or imports_of_others(linked, path)
+    # ``is_program`` is asked first: it notes what both rest on.
+    if any(user != path and (is_program(linked, user) or linked.reader.is_started[user]) for user in users):
+        return True
+    return imports_of_others(linked, path)
