@@ -9,7 +9,6 @@ from torchmemlint.semantics import (
     assignment,
     attributes,
     calls,
-    comprehensions,
     definitions,
     elements,
     expressions,
@@ -24,7 +23,7 @@ from torchmemlint.semantics.models import operations, tensors, torch_functions
 from torchmemlint.torch_facts.words import FUNCTION_EFFECTS, METHOD_EFFECTS
 
 PARTS = (
-    *(assignment, attributes, calls, comprehensions, definitions, elements, expressions, functions, loops, names),
+    *(assignment, attributes, calls, definitions, elements, expressions, functions, loops, names),
     *(statements, with_blocks, operations, tensors, torch_functions),
 )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed
-from torchmemlint.semantics.gates import bound_to
 from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
@@ -27,9 +29,22 @@ from torchmemlint.semantics.values import (
     only_const,
     truth,
 )
+from torchmemlint.semantics.walk import names_inside, nodes_of
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
+
+NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*")
+
+
+def bound_to(tests: list[str], body: list[ir.Stmt]) -> Iterator[str]:
+    """The texts of what a block binds the names of some tests to; a name that is only one of several results has the call's."""
+    names = {name for test in tests for name in NAME.findall(test)}
+    for node in nodes_of(body):
+        targets = node.targets if isinstance(node, ir.Assign) else [node.target] if isinstance(node, ir.Walrus) else []
+        if isinstance(node, (ir.Assign, ir.Walrus)) and names & names_inside(targets) and not isinstance(node.value, ir.Const):
+            yield text_of(node.value)
+
 
 CLEARS = TORCH.names["clears-gradients"]
 TO_NONE = TORCH.names["gradients-to-none"]

@@ -1,4 +1,4 @@
-"""Loops: passes over a body until its head settles, and what a place carries round."""
+"""Loops, comprehensions too: passes over a body until its head settles, and what a place carries round."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
-from torchmemlint.semantics.early_ends import iterations_until_break
+from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, assign, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate
 from torchmemlint.semantics.graphs import GraphKind
+from torchmemlint.semantics.iterations import bound, counter_of, iterations_until_break
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
-from torchmemlint.semantics.one_turn import counter_of
 from torchmemlint.semantics.phases import decide
-from torchmemlint.semantics.pieces import bound
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Key, Kind, State, changed, join_states
@@ -354,3 +352,49 @@ def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
             turns.append(const(item.value))
         return turns
     return None
+
+
+@handles(EXPRESSIONS, ir.Comprehension)
+def evaluate_comprehension(m: Machine, expr: ir.Comprehension, state: State) -> Value:
+    oid = m.allocate(Kind(expr.kind), expr.node)
+    forget(m, oid, state)
+    comprehension_clause(m, expr, 0, oid, state)
+    return frozenset((Obj(oid),))
+
+
+def comprehension_clause(m: Machine, expr: ir.Comprehension, index: int, oid: int, state: State) -> None:
+    if index == len(expr.clauses):
+        value = shallow(evaluate(m, expr.element, state))
+        if expr.key is not None:
+            evaluate(m, expr.key, state)
+        state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), value)
+        return
+    clause = expr.clauses[index]
+    iterable = evaluate(m, clause.iterable, state)
+
+    def body(inner: State) -> State | None:
+        names = target_names(clause.target)
+        m.comprehension_names.append(names)
+        assign(m, clause.target, iterate(m, iterable, clause.node, inner), inner, clause.node)
+        m.comprehension_names.pop()
+        for condition in clause.conditions:
+            if decide(m, condition, inner) is False:
+                return None
+        comprehension_clause(m, expr, index + 1, oid, inner)
+        return inner
+
+    loop, listed = (m.frame, clause.node), expr.kind is ir.Display.LIST
+    turns = turns_over(m, clause.iterable, state)
+    note_loop(m, loop, clause.iterable, iterable, target_names(clause.target), listed=listed, turns=turns)
+    # The clause's names are a scope of their own: what they held before, they hold again afterwards.
+    places = [(m.frame, name) for name in target_names(clause.target)]
+    before = {place: state.vars.pop(place, None) for place in places}
+    # What the comprehension has collected so far is in nobody's reach yet, and its names are bound by each iteration.
+    own = frozenset((*places, (oid, ELEMENTS)))
+    after = loop_passes(m, (m.frame, clause.node), state, body, own=own)
+    if after is not None:
+        state.vars, state.mode = after.vars, after.mode
+    for place, held in before.items():
+        state.vars.pop(place, None)
+        if held is not None:
+            state.vars[place] = held

@@ -20,10 +20,10 @@ from torchmemlint.semantics.functions import run_function, take_body
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.graphs import GraphKind, Sink, SinkKind
+from torchmemlint.semantics.handlers import record_helper
 from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Closure, FrameEnds, Machine
 from torchmemlint.semantics.models.unknown_objects import handed_output
 from torchmemlint.semantics.names import classify
-from torchmemlint.semantics.oom_helpers import record_helper
 from torchmemlint.semantics.parameters import callable_given, module_given, parametric
 from torchmemlint.semantics.parts import note_given_away
 from torchmemlint.semantics.record import Record

@@ -12,10 +12,10 @@ from torchmemlint.semantics.exits import EXITS, is_exit
 from torchmemlint.semantics.frozen_on_a_branch import note_conditions
 from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.handlers import describe
+from torchmemlint.semantics.iterations import loops_passed_once
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import known_variable, named
 from torchmemlint.semantics.narrowing import narrow
-from torchmemlint.semantics.one_turn import loops_passed_once
 from torchmemlint.semantics.phases import decide, note_phase
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State, join_states
