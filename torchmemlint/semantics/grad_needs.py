@@ -137,7 +137,7 @@ def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
 
 
 @bounded(TOO_MUCH)
-def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
+def backward_needs(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
     """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
     make; "" where no visible code does."""
     found = world.function(FunctionRef(ref.path, ref.qualname))
@@ -165,7 +165,7 @@ SIMPLE = (ir.Assign, ir.AugAssign, ir.ExprStmt, ir.Return, ir.Assert)
 
 
 @bounded(TOO_MUCH)
-def returned_needed(world: World, ref: FunctionRef) -> str:
+def backward_needs_returned(world: World, ref: FunctionRef) -> str:
     """What in the callers of a function back-propagates what it returns."""
     return _by_callers(world, ref, 0)
 

@@ -70,10 +70,10 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.semantics import root_choice
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward, CallEffect
 from torchmemlint.semantics.graphs import MADE_KINDS, Graph
+from torchmemlint.semantics.root_choice import family
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
@@ -102,7 +102,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     if not facts.names & RULE.triggers:
         return False
     project = runs.world.project
-    for each, inner in root_choice.family(runs.world, ref):
+    for each, inner in family(runs.world, ref):
         values = inner.reads | {text for _, text in (*inner.bound, *inner.rebound)}
         for text in {call.callee for call in inner.calls} | values:
             if text.rpartition(".")[2] in RULE.triggers:

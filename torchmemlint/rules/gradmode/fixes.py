@@ -16,8 +16,9 @@ from torchmemlint.rules.evidence.kept_attributes import reads_of_kept, trains_wh
 from torchmemlint.rules.evidence.module_evidence import BACKWARD
 from torchmemlint.rules.gradmode.judgement import Verdict, judge
 from torchmemlint.rules.gradmode.proof import with_proof
-from torchmemlint.semantics import grad_needs, purpose
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.grad_needs import backward_needs, backward_needs_returned, is_whole_value
 from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.world import World
@@ -36,7 +37,7 @@ def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: st
     flow.guards += 1
     if flow.guards > MAX_GUARDS:
         return NoFix("the function has too many such statements to follow each")
-    why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, root, frozenset((site.node,)), True)
+    why = wanted_elsewhere(event, flow) or backward_needs(flow.runs.world, root, frozenset((site.node,)), True)
     fix = NoFix(why) if why else flow.under_no_grad(site, message, call)
     return with_proof(fix, event, flow, site) if isinstance(fix, Fix) else fix
 
@@ -50,10 +51,10 @@ def why_not_function(event: Graph, flow: Flow) -> str:
         for graph in record.graphs.values()
         if (graph.kind is GraphKind.FORWARD or graph.direct) and graph.site.frame == 0
     )
-    why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, flow.record.root, made, False)
+    why = wanted_elsewhere(event, flow) or backward_needs(flow.runs.world, flow.record.root, made, False)
     if why or not any(record.returned for record in runs):
         return why
-    return grad_needs.returned_needed(flow.runs.world, flow.record.root)
+    return backward_needs_returned(flow.runs.world, flow.record.root)
 
 
 def above_function(ref: FunctionRef, flow: Flow, call: str, message: str) -> Fix | None:
@@ -81,7 +82,7 @@ def guard_unheld(event: Graph, flow: Flow, site: Site, message: str) -> Fix | No
                 if (key, value) not in flow.record.assumptions
             ]
             return NoFix(f"when `{short(' and '.join(tests))}`, the same statement may be trained")
-    if not grad_needs.is_whole_value(flow.runs.world, flow.record.root, site.node):
+    if not is_whole_value(flow.runs.world, flow.record.root, site.node):
         return NoFix("the rest of the statement is trained")
     return flow.under_no_grad(site, message)
 
