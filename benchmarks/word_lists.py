@@ -41,7 +41,7 @@ KNOWN = {
     ("rules/allocator/recovery_inside_oom_handler.py", "WORDS"): (OWN, "texts for the engine's own words (Recovery)"),
     ("rules/cards.py", "CARDS"): (OWN, "generated from the rules' cards"),
     ("rules/gradmode/ineffective_no_grad.py", "SAYINGS"): (OWN, "texts for the engine's own words (Spelling)"),
-    ("semantics/constructors.py", "FLAG_ACTIONS"): (PYTHON, "actions of argparse"),
+    ("semantics/size/constructors.py", "FLAG_ACTIONS"): (PYTHON, "actions of argparse"),
 }
 """Constants that the words do not explain: what they are, and why."""
 NOT_LIBRARIES = ("python.toml", "packages.toml", "users.toml")
@@ -163,7 +163,7 @@ def not_compared(node: ast.AST) -> Iterator[ast.AST]:
         case ast.ClassDef() if any("Enum" in ast.unparse(base) for base in node.bases):
             yield node
         case ast.Module():
-            listed = {name for name, _ in word_lists(node)}
+            listed = {"__all__", *(name for name, _ in word_lists(node))}
             yield from (
                 each
                 for each in node.body

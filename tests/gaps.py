@@ -34,9 +34,9 @@ from torchmemlint.rules import ALL_RULES, scorecard
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.card import Once
 from torchmemlint.run import Outcome, check_paths, fix_paths
-from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.graphs import Site
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.roots.runs import Runs
+from torchmemlint.semantics.state.events import Backward
+from torchmemlint.semantics.state.graphs import Site
 from torchmemlint.suppress.together import ALSO
 
 ROOT = Path(__file__).parent.parent / "fixtures"

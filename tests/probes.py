@@ -23,12 +23,12 @@ from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.query_log import queries_and_notes
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Meter, Mode, State
-from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
+from torchmemlint.semantics.roots.runs import Runs
+from torchmemlint.semantics.state.dispatch import evaluate
+from torchmemlint.semantics.state.flow_state import Meter, Mode, State
+from torchmemlint.semantics.state.machine import Machine
+from torchmemlint.semantics.state.record import Record
+from torchmemlint.semantics.state.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
 
 PATH = "program.py"
 

@@ -25,8 +25,8 @@ from torchmemlint.project.gitignore import ignored, parse_ignore_file
 from torchmemlint.project.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import Outcome, check_paths
-from torchmemlint.semantics import state
-from torchmemlint.semantics.values import EMPTY, Atom, Tensor, Unknown, join, join_all, normal
+from torchmemlint.semantics.state import flow_state as state
+from torchmemlint.semantics.state.values import EMPTY, Atom, Tensor, Unknown, join, join_all, normal
 from torchmemlint.suppress.per_file import ignored_prefixes
 
 STARS = ("a*a*a*a*a*a*a*a*b", "**/**/**/**/x", "**/a*/**/a*/**/a*/**/b", "*a*a*a*a*a*a*[b]")

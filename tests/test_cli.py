@@ -489,7 +489,7 @@ def test_a_finding_brings_in_no_libcst_where_python_notes_its_places(tmp_path: P
     )
     train.write_text(text)
     modules = imported_by(tmp_path, "train.py")
-    assert "torchmemlint.semantics.root_run" in modules
+    assert "torchmemlint.semantics.roots.root_run" in modules
     assert modules.isdisjoint({"libcst", "torchmemlint.lower.exact"})
     train.write_text(text.replace(".item()", ""))
     modules = imported_by(tmp_path, "train.py", "--exit-zero", "--diff")

@@ -3,7 +3,7 @@
 import pytest
 
 from torchmemlint.index.module_facts import module_facts
-from torchmemlint.semantics.given_frozen import may_freeze
+from torchmemlint.semantics.identity.frozen_by_callers import may_freeze
 
 LOOP = "def f(net):\n    for p in net.parameters():\n        p.requires_grad = False\n    return net\n"
 

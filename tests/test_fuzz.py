@@ -247,7 +247,7 @@ def test_the_judge_sees_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("of ours")
 
     forget()
-    monkeypatch.setattr("torchmemlint.semantics.runs.Runs.records", fails)
+    monkeypatch.setattr("torchmemlint.semantics.roots.runs.Runs.records", fails)
     with pytest.raises(AssertionError, match="TML001"):
         judge({"fuzz.py": (ROOT / "TML101" / "running_total.py").read_text(encoding="utf-8")})
     forget()

@@ -14,7 +14,7 @@ from benchmarks.field import names
 from torchmemlint.findings import Confidence
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import check_paths
-from torchmemlint.semantics import purpose
+from torchmemlint.semantics.mode import purpose
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,8 +10,8 @@ from torchmemlint.api import check_source
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics.plumbing import plumbing_names
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.mode.plumbing import plumbing_names
+from torchmemlint.semantics.state.world import World
 
 pytestmark = pytest.mark.usefixtures("nothing_around")
 

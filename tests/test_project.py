@@ -947,8 +947,8 @@ def test_nothing_is_known_of_who_gives_a_lambda_something() -> None:
 
 def test_a_class_that_holds_its_own_kind_may_have_parameters() -> None:
     from torchmemlint.project.settings import Settings
-    from torchmemlint.semantics.parameters import has_parameters, made_without_parameters
-    from torchmemlint.semantics.world import World
+    from torchmemlint.semantics.identity.parameters import has_parameters, made_without_parameters
+    from torchmemlint.semantics.state.world import World
 
     world = World(
         project(

@@ -29,7 +29,7 @@ ALLOWED = {
     "torch_facts/loader.py:load": "the package's own table",
     "rules/scorecard.py:": "the package's own tables",
     "rules/cost/table.py:": "the package's own table",
-    "semantics/purpose.py:_callees": "the package's own table",
+    "semantics/mode/purpose.py:_callees": "the package's own table",
     "incremental/cache.py:_write": "writes a file of the cache, under a name of its own",
     "incremental/cache.py:Cache.add_to_segment": "writes what this process alone adds to, under a name of its own",
     "processes/forks.py:": "a pipe to a process of ours",

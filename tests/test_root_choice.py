@@ -12,8 +12,8 @@ from torchmemlint.findings import Finding
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics import root_choice
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.mode import root_choice
+from torchmemlint.semantics.state.world import World
 
 TEXT = """
 import torch

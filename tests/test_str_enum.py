@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 
-from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.values import Flag
+from torchmemlint.semantics.state.flow_state import Kind
+from torchmemlint.semantics.state.values import Flag
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from torchmemlint.errors import TorchFactsError
-from torchmemlint.semantics import assembly
 from torchmemlint.semantics.models import operations
+from torchmemlint.semantics.roots import assembly
 from torchmemlint.torch_facts import TORCH, TorchFacts, loader
 from torchmemlint.torch_facts.words import Effect
 

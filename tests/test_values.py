@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmemlint.semantics.snapshots import Snapshots
-from torchmemlint.semantics.state import Meter, Mode, State, join_states
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state.flow_state import Meter, Mode, State, join_states
+from torchmemlint.semantics.state.snapshots import Snapshots
+from torchmemlint.semantics.state.values import (
     BATCH,
     DETACHED,
     EMPTY,

@@ -8,8 +8,8 @@ from torch import nn
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics.weights import Weights, weights_of
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.size.weights import Weights, weights_of
+from torchmemlint.semantics.state.world import World
 
 HEAD = "import argparse\nimport torch\nfrom torch import nn\n"
 

@@ -18,20 +18,9 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow
 from torchmemlint.rules.reach import is_of_another_framework
 from torchmemlint.rules.root_cause import one_per_cause
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.root_choice import (
-    BACKWARD,
-    is_off_by_decorator,
-    may_build_graphs,
-    may_misuse,
-    may_waste_graphs,
-    reaches,
-    stands_above_functions,
-    trains_in_a_loop,
-)
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import UNBOUNDED, RunLimit
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.mode import purpose, root_choice
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import UNBOUNDED, RunLimit, World
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
@@ -39,7 +28,7 @@ if TYPE_CHECKING:
     from torchmemlint.index.project import FunctionRef, Project
     from torchmemlint.index.query_log import Query, QueryTrace
     from torchmemlint.project.config import Settings
-    from torchmemlint.semantics.runs import Runs
+    from torchmemlint.semantics.roots import Runs
 
 
 @dataclass(slots=True)
@@ -115,17 +104,17 @@ def is_candidate(
         return True
     if facts.qualname == "<module>":
         said = words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH)
-        if said and not (said <= NO_GRAD and stands_above_functions(runs.world, ref.path, said)):
+        if said and not (said <= NO_GRAD and root_choice.stands_above_functions(runs.world, ref.path, said)):
             return True
         return may_waste_graphs(runs, ref, facts)
     if words & BACKWARD or runs.world.trains_result(ref):
         return True
     if words & WITHOUT_GRAPH:
         # Under an effective decorator there is no graph worth mentioning, nor where a constructor changes weights.
-        plain = is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or (
+        plain = root_choice.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or (
             facts.qualname.endswith(".__init__")
             and not words & (WITHOUT_GRAPH - NO_GRAD)
-            and not may_misuse(runs.world, ref, NO_GRAD)
+            and not root_choice.may_misuse(runs.world, ref, NO_GRAD)
         )
         if not plain or may_infer(runs, ref, facts, checks):
             return True
@@ -136,7 +125,7 @@ def is_candidate(
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
-    if trains_in_a_loop(runs.world, ref):
+    if root_choice.trains_in_a_loop(runs.world, ref):
         return True
     if words & WIDE_EXCEPTIONS and any("out of memory" in line for line in runs.world.lines(ref.path)):
         return True
@@ -148,7 +137,7 @@ def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool
     a loop: what they run once costs little."""
     if facts.qualname == "<module>" and not any(call.loops for call in facts.calls):
         return False
-    return may_waste_graphs(runs.world, ref)
+    return root_choice.may_waste_graphs(runs.world, ref)
 
 
 def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequence[ModuleType]) -> bool:
@@ -158,12 +147,12 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequen
     world = runs.world
     triggered = [m for m in checks if facts.names & m.RULE.triggers]
     # What a function loads may go into a model in a function that it calls.
-    in_callees = BACKWARD | {"load_state_dict"} if "load" in facts.names else BACKWARD
+    in_callees = root_choice.BACKWARD | {"load_state_dict"} if "load" in facts.names else root_choice.BACKWARD
     return (
         any(m.RULE.root_words for m in triggered)
         or any(m.may_find(ref, runs) for m in triggered if hasattr(m, "may_find"))
-        or may_build_graphs(world, ref)
-        or reaches(world, ref, in_callees)
+        or root_choice.may_build_graphs(world, ref)
+        or root_choice.reaches(world, ref, in_callees)
     )
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
     from torchmemlint.index.query_log import Query
-    from torchmemlint.semantics.runs import Runs
-    from torchmemlint.semantics.world import World
+    from torchmemlint.semantics.roots import Runs
+    from torchmemlint.semantics.state import World
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.tolerant import Reading
 

@@ -2,7 +2,7 @@
 
 Each FOLDER is a package or repository. Of every name or attribute that a function calls there, and of which the engine knows what it
 stands for, the answer is hidden, and it is counted under its name and the last word of that: a network (a module with parameters), a loss, or something else.
-Writes ``torchmemlint/semantics/callees.toml``, by which a name says something where nothing else is known. Functions and classes are
+Writes ``torchmemlint/semantics/mode/callees.toml``, by which a name says something where nothing else is known. Functions and classes are
 left out that are called by their own names: a definition or an import says what these are.
 """
 
@@ -19,14 +19,14 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics.parameters import has_parameters
-from torchmemlint.semantics.purpose import words_of
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.identity.parameters import has_parameters
+from torchmemlint.semantics.mode.purpose import words_of
+from torchmemlint.semantics.state.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 ROOT = Path(__file__).parents[2]
-TABLE = ROOT / "torchmemlint" / "semantics" / "callees.toml"
+TABLE = ROOT / "torchmemlint" / "semantics" / "mode" / "callees.toml"
 LEAST, LEAST_FOLDERS = 8, 3
 """Functions, and folders, that must call something by a word for it to have a row."""
 NETWORKS = frozenset({ClassKind.MODULE, ClassKind.WRAPPER, ClassKind.EMA, ClassKind.LIGHTNING_MODULE, ClassKind.HF_MODEL})

@@ -35,10 +35,10 @@ from torchmemlint.rules.gradmode.judgement import facts_of
 from torchmemlint.rules.scorecard import by_hand, silences
 from torchmemlint.run import Means, check_paths
 from torchmemlint.running.profile import Profile
-from torchmemlint.semantics.events import Accumulate, Store
-from torchmemlint.semantics.graphs import Graph, Site
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import RunLimit
+from torchmemlint.semantics.roots.runs import Runs
+from torchmemlint.semantics.state.events import Accumulate, Store
+from torchmemlint.semantics.state.flow_state import RunLimit
+from torchmemlint.semantics.state.graphs import Graph, Site
 from torchmemlint.source.notebook import CellRows, in_cells
 from torchmemlint.source.tolerant import Reading
 from torchmemlint.workers import read

@@ -17,33 +17,52 @@ from torchmemlint.findings import Finding
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.lower.written import dotted
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_of_another_framework
 from torchmemlint.rules.scorecard import intercepts, points_of
-from torchmemlint.semantics.events import (
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import (
+    CONTAINERS,
+    GRAPH_KINDS,
+    MODULE,
+    TRAINING,
+    UNKNOWN,
     Accumulate,
     Attention,
     Backward,
     CallEffect,
+    Const,
     DeprecatedImport,
     Event,
     GradModeMisuse,
+    Graph,
+    GraphKind,
+    Kind,
     LastLogits,
+    Machine,
+    Meter,
+    Mode,
+    Obj,
     OomHandler,
+    Plain,
+    Record,
+    SinkKind,
+    Site,
+    State,
     Store,
+    Tensor,
     TrainerMade,
+    Tuple,
+    Unknown,
+    Value,
+    join,
+    normal,
+    place_of,
+    truth,
 )
-from torchmemlint.semantics.graphs import GRAPH_KINDS, Graph, GraphKind, SinkKind, Site
-from torchmemlint.semantics.machine import CONTAINERS, Machine
-from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import TRAINING, Kind, Meter, Mode, State
-from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, normal, truth
-from torchmemlint.semantics.world import MODULE
 from torchmemlint.source.tolerant import Reading
 from torchmemlint.suppress import apply
 from torchmemlint.workers import read

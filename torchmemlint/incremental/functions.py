@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torchmemlint.analysis import OfFunction
     from torchmemlint.index.project import Project
     from torchmemlint.project.results import Checked
-    from torchmemlint.semantics.world import World
+    from torchmemlint.semantics.state import World
     from torchmemlint.source.file import SourceFile
 
 

@@ -24,7 +24,7 @@ class StartMode(StrEnum):
     ESCAPES = "escapes"
     """It is handed on as a value."""
     UNKNOWN = "unknown"
-    """What the index says is not trusted: see ``semantics.grad_guards.start_mode``."""
+    """What the index says is not trusted: see ``semantics.mode.grad_guards.start_mode``."""
 
 
 @dataclass(frozen=True, slots=True)

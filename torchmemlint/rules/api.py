@@ -15,25 +15,30 @@ from typing import Any
 from torchmemlint.findings import Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.queries.contents import MAX_INSIDE
+from torchmemlint.lower.syntax import gates_of, has_siblings
+from torchmemlint.lower.written import short as short
 from torchmemlint.rules.card import About
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.program import facts_of
 from torchmemlint.rules.scorecard import confidence_of, probability, unless_of
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.cannot_run import Reason, why_not_run
-from torchmemlint.semantics.event_words import RecordFlag, Seen, shows_no_tensor
-from torchmemlint.semantics.events import Backward, CallEffect
-from torchmemlint.semantics.graphs import Frame, Graph, Site
-from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.root_choice import family, mentions_devices
-from torchmemlint.semantics.runs import Runs, is_part
-from torchmemlint.semantics.shown import shown
-from torchmemlint.semantics.syntax import gates_of, has_siblings
-from torchmemlint.semantics.text import short as short
-from torchmemlint.semantics.uses import Written, uses_of, written
-from torchmemlint.semantics.variables import says_any
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.dataflow import Written, shown, uses_of, written
+from torchmemlint.semantics.identity import says_any
+from torchmemlint.semantics.mode import Reason, family, mentions_devices, purpose, why_not_run
+from torchmemlint.semantics.roots import Runs, is_part
+from torchmemlint.semantics.state import (
+    MODULE,
+    Backward,
+    CallEffect,
+    Frame,
+    Graph,
+    Record,
+    RecordFlag,
+    Seen,
+    Site,
+    World,
+    shows_no_tensor,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 
@@ -349,7 +354,7 @@ class Flow:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def uses(self, site: Site, name: str) -> list[Written] | None:
-        """Every use of a name that the import at a site binds; see ``semantics.uses``."""
+        """Every use of a name that the import at a site binds; see ``semantics.dataflow.import_uses``."""
         ref = self.frame(site).ref
         return uses_of(self.runs.world, ref.path, self.runs.world.outermost(ref).qualname, name)
 

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 from torchmemlint.rules.card import About
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.variables import says_any
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.identity import says_any
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import MODULE, Mode, Record, RecordFlag, World
 from torchmemlint.torch_facts import TORCH
 
 SWITCHES = TORCH.words["grad-words"]

@@ -15,22 +15,19 @@ from torchmemlint.index.tables import says_cuda
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.graphs import Graph, GraphKind, Site
-from torchmemlint.semantics.observations import observations
-from torchmemlint.semantics.parameters import parametric_attributes
-from torchmemlint.semantics.put_on_classes import is_put_as_forward
-from torchmemlint.semantics.root_choice import (
+from torchmemlint.semantics.identity import is_free, is_put_as_forward, parametric_attributes
+from torchmemlint.semantics.mode import (
     DEVICE_WORDS,
     back_propagates,
     callees,
     family,
     is_move,
     moves_something,
+    observations,
     trains_in_a_loop,
 )
-from torchmemlint.semantics.runs import MAX_CALLERS
-from torchmemlint.semantics.variables import is_free
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.roots import MAX_CALLERS
+from torchmemlint.semantics.state import MODULE, Graph, GraphKind, Site, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
     from torchmemlint.project.settings import Settings
-    from torchmemlint.semantics.runs import Runs
+    from torchmemlint.semantics.roots import Runs
 
 STAGES = ("find", "scan", "link", "lower", "run", "libcst", "rest")
 
@@ -68,9 +68,8 @@ class Profile:
         from torchmemlint.lower.lowered import Lowered
         from torchmemlint.lower.places import Places
         from torchmemlint.lower.spans import NotedPlaces
-        from torchmemlint.semantics.record import Record
-        from torchmemlint.semantics.runs import Runs
-        from torchmemlint.semantics.world import World
+        from torchmemlint.semantics.roots import Runs
+        from torchmemlint.semantics.state import Record, World
 
         profile = self
 

@@ -1,7 +1,7 @@
 """The words of the table of torch knowledge: what a call does, and what a class makes.
 
 They are closed sets: a row of a table with another word is refused when the tables are read, and an effect of a call without a
-handler when the engine is put together (``semantics/assembly.py``).
+handler when the engine is put together (``semantics/roots/assembly.py``).
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _takes(linked: Linked, ref: FunctionRef, given: tuple[str, ...]) -> bool:
 
 def why_not_entered(linked: Linked, ref: FunctionRef, depth: int = 0) -> tuple[str, str, str]:
     """Why no run comes to a call of a function, of which all users are visible: there is none, or each is one that no run comes to, or
-    that raises. A kind of reason (see ``semantics.cannot_run``), with a name, and a constant that it is; "" three times for none."""
+    that raises. A kind of reason (see ``semantics.mode.cannot_run``), with a name, and a constant that it is; "" three times for none."""
     name = ref.qualname.rpartition(".")[2]
     if depth > MAX_UP or name in (TOP, MAIN) or not has_visible_users_alone(linked, ref):
         return "", "", ""

@@ -69,9 +69,8 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.events import EnvironmentSet
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import MODULE, EnvironmentSet
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

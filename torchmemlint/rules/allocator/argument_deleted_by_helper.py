@@ -79,9 +79,9 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.deleted_arguments import deleted, held
-from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.dataflow import deleted, held
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import CallEffect
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

@@ -79,6 +79,8 @@ from torchmemlint.index.edges import Caller
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import names_inside, nodes_of, walk
+from torchmemlint.lower.written import are_opposite, dotted
 from torchmemlint.rules.allocator.slow_iterations import calls_in, is_training, why_little
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import CALLED_SELDOM, memory_of_another, stage_ends
@@ -86,17 +88,10 @@ from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_of_test_case, is_part_of_forward
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import Seen
-from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
-from torchmemlint.semantics.put_on_classes import is_put_as_forward
-from torchmemlint.semantics.record import LoopInfo
-from torchmemlint.semantics.restored import has_no_tensors
-from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import are_opposite, dotted
-from torchmemlint.semantics.walk import names_inside, nodes_of, walk
-from torchmemlint.semantics.world import MODULE, is_batch_hook
+from torchmemlint.semantics.dataflow import has_no_tensors
+from torchmemlint.semantics.identity import is_put_as_forward
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.state import CALLED_KINDS, MODULE, CallEffect, Graph, GraphKind, Kind, LoopInfo, Seen, is_batch_hook
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 

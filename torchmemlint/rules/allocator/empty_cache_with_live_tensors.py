@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About
-from torchmemlint.semantics.events import OomHandler
+from torchmemlint.semantics.state import OomHandler
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

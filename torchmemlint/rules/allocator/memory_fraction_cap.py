@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.state import CallEffect
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

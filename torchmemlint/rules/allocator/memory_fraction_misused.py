@@ -50,8 +50,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.rules.card import About, Advice, Same
-from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.values import only_const
+from torchmemlint.semantics.state import CallEffect, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

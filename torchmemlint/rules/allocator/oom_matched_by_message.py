@@ -81,9 +81,9 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.events import OomHandler
-from torchmemlint.semantics.handlers import OOM_WORDS
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.interpret import OOM_WORDS
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import OomHandler
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -78,9 +78,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.semantics.events import OomHandler
-from torchmemlint.semantics.graphs import GraphKind
-from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.state import GraphKind, Mode, OomHandler
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -8,8 +8,7 @@ from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.retention.claims import is_over_parts
-from torchmemlint.semantics.events import Backward, CallEffect
-from torchmemlint.semantics.graphs import GraphKind
+from torchmemlint.semantics.state import Backward, CallEffect, GraphKind
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 

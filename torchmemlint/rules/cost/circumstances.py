@@ -17,8 +17,8 @@ from torchmemlint.rules.cost.size import (
     why_small,
 )
 from torchmemlint.rules.cost.trials import why_tried_out
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.runs import Fate
+from torchmemlint.semantics.roots import Fate
+from torchmemlint.semantics.state import Graph
 
 Known = dict[str, Callable[[], str]]
 

@@ -6,14 +6,13 @@ import math
 from collections.abc import Collection
 
 from torchmemlint.lower import ir
+from torchmemlint.lower.ways import behind
+from torchmemlint.lower.written import dotted
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.cost.size import is_cut_at_once
 from torchmemlint.rules.reach import is_called_in_loops
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.exits import is_exit
-from torchmemlint.semantics.graphs import Graph, Site
-from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.ways import behind
+from torchmemlint.semantics.mode import is_exit
+from torchmemlint.semantics.state import Graph, RecordFlag, Site
 
 Loop = tuple[int, int]
 FEW = 10

@@ -18,17 +18,11 @@ from torchmemlint.rules.reach import (
     is_read_on_host,
     is_without_gpu,
 )
-from torchmemlint.semantics.dense import WIDE, is_made_of_dense, is_one_layer
-from torchmemlint.semantics.estimate import estimate_of
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.given_frozen import given_frozen
-from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.optimized import DEEP_COPIES
-from torchmemlint.semantics.restored import keeps_optimizers
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.weights import sizes_of, weights_of
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.dataflow import keeps_optimizers
+from torchmemlint.semantics.identity import DEEP_COPIES, given_frozen
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.size import WIDE, estimate_of, is_made_of_dense, is_one_layer, sizes_of, weights_of
+from torchmemlint.semantics.state import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, RecordFlag, SinkKind, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

@@ -6,10 +6,8 @@ from torchmemlint.index.facts import ArgFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.demand import is_unread
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.runs import Fate
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.roots import Fate
+from torchmemlint.semantics.state import MODULE, Graph, RecordFlag, World
 from torchmemlint.torch_facts import TORCH
 
 FILLED = TORCH.words["filled-tensors"]

@@ -67,9 +67,8 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.semantics.events import Regrowth
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import Kind, Regrowth
 from torchmemlint.torch_facts import TORCH
 
 WORDS = frozenset(name.rpartition(".")[2] for name in TORCH.concatenations)

@@ -87,35 +87,49 @@ from torchmemlint.findings import Finding, Fix, Safety, Severity
 from torchmemlint.index.arguments import params_given
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower.ways import way_to
+from torchmemlint.lower.written import are_opposite, text_of
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, NO_BATCHES, moved_by_the_step, not_a_module
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.kept_attributes import collecting_attribute
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.emptied import emptied_by, is_constructor, is_emptied_each_batch
-from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import Backward, Store
-from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind, Site
-from torchmemlint.semantics.host_uses import met_on_device, taken_whole
-from torchmemlint.semantics.models.operations import OF_TENSORS
-from torchmemlint.semantics.record import LoopInfo
-from torchmemlint.semantics.root_choice import (
+from torchmemlint.semantics.dataflow import emptied_by, is_constructor, is_emptied_each_batch, met_on_device, taken_whole
+from torchmemlint.semantics.mode import (
     OF_EVERYTHING,
     callees,
     is_move,
     may_collect_on_device,
     mentions_devices,
     moves_in_a_loop,
+    purpose,
     reaches,
 )
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.text import are_opposite, text_of
-from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
-from torchmemlint.semantics.ways import way_to
-from torchmemlint.semantics.world import MODULE, World, is_batch_hook
+from torchmemlint.semantics.models import OF_TENSORS
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import (
+    COLUMN,
+    COMPUTED,
+    DETACHED,
+    INTEGER,
+    MODULE,
+    MOVED,
+    SCALAR,
+    VIEW,
+    Backward,
+    Graph,
+    GraphKind,
+    Kind,
+    LoopInfo,
+    RecordFlag,
+    SinkKind,
+    Site,
+    Store,
+    StoreKind,
+    World,
+    is_batch_hook,
+)
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

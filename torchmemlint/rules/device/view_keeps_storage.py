@@ -70,11 +70,9 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.device.outputs_accumulated_on_device import is_no_data_set
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.root_choice import stores_in_loop
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.values import VIEW
+from torchmemlint.semantics.mode import stores_in_loop
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import VIEW, Store, StoreKind
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -8,8 +8,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.candidate import Candidate
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import is_part_of_tests
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.state import MODULE, Graph
 
 
 def facts(candidate: Candidate) -> Iterator[Fact]:

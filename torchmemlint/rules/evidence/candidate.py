@@ -6,12 +6,9 @@ from functools import cached_property
 
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.runs import Fate
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.roots import Fate
+from torchmemlint.semantics.state import MODULE, Graph, Mode, RecordFlag
 
 
 class Candidate:

@@ -7,9 +7,9 @@ import re
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.closures import handed_out
-from torchmemlint.semantics.graphs import Graph, Sink
-from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.identity import handed_out
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.state import Graph, Sink
 
 
 def returns_both(event: Graph, flow: Flow) -> bool:

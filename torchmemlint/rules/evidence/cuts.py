@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torchmemlint.rules.evidence.module_evidence import DETACHES, WITHOUT_GRAPH, written
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.runs import Fate
+from torchmemlint.semantics.roots import Fate
+from torchmemlint.semantics.state import SinkKind
 from torchmemlint.torch_facts import TORCH
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower.walk import names_used
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
@@ -20,13 +21,9 @@ from torchmemlint.rules.evidence.wanted_graphs import (
     takes_gradients,
 )
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
-from torchmemlint.semantics.runs import Fate, descendants
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.walk import names_used
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.roots import Fate, descendants
+from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World
 from torchmemlint.torch_facts import TORCH
 
 

@@ -11,9 +11,8 @@ from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.evidence.candidate import Candidate
 from torchmemlint.rules.evidence.frozen_namesakes import frozen_elsewhere
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.given_frozen import given_frozen
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.optimized import is_held
+from torchmemlint.semantics.identity import given_frozen, is_held
+from torchmemlint.semantics.state import Graph
 
 
 def in_the_run(candidate: Candidate) -> Iterator[Fact]:

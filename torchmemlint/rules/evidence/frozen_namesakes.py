@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import everything, nodes_of_expr
+from torchmemlint.lower.written import dotted
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.given_frozen import may_freeze
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.optimized import is_held
-from torchmemlint.semantics.runs import MAX_CALLERS
-from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.walk import everything, nodes_of_expr
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.identity import is_held, may_freeze
+from torchmemlint.semantics.roots import MAX_CALLERS
+from torchmemlint.semantics.state import MODULE, Graph, World
 from torchmemlint.torch_facts import TORCH
 
 UP = 3

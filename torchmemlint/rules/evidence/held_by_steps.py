@@ -5,10 +5,9 @@ from __future__ import annotations
 from torchmemlint.index.facts import CallFact
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import is_optimizer
-from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.graphs import Graph, GraphKind
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.thrown_away import back_propagates, is_made_beside, may_discard
+from torchmemlint.semantics.identity import back_propagates, is_made_beside, may_discard
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.state import Backward, Graph, GraphKind
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.names["steps"]

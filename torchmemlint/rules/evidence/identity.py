@@ -11,8 +11,8 @@ from torchmemlint.rules.evidence.module_evidence import ModuleEvidence
 from torchmemlint.rules.evidence.wanted_graphs import is_distribution, is_missing, is_shape
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import runs_another_framework
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.graphs import CALLED_KINDS
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.state import CALLED_KINDS
 
 
 def in_the_run(candidate: Candidate) -> Iterator[Fact]:

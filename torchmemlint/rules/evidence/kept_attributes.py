@@ -11,10 +11,7 @@ from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import BACKWARD, is_trained_beside
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.state import CALLED_KINDS, Graph, GraphKind, RecordFlag, Store, World
 
 CONTAINERS = frozenset({AttrKind.LIST, AttrKind.DICT, AttrKind.SET, AttrKind.CALL})
 """Forms of what a constructor gives an attribute that may be a container."""

@@ -15,13 +15,9 @@ from torchmemlint.rules.evidence.wrappers import unseen_wrapper
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.program import SWITCHES
 from torchmemlint.rules.reach import guarded
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.grad_guards import is_called_by_what_is_handed_on, may_guard
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.mode import is_called_by_what_is_handed_on, may_guard, purpose
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.state import CALLED_KINDS, MODULE, Graph, GraphKind, Mode, RecordFlag
 
 
 def in_the_run(candidate: Candidate) -> Iterator[Fact]:

@@ -10,22 +10,31 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import AttrFact, CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.earlier_turns import gives_a_graph
-from torchmemlint.semantics.event_words import Seen, shows_no_tensor
-from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
-from torchmemlint.semantics.parameters import (
+from torchmemlint.semantics.identity import (
+    MODULE_EVIDENCE,
+    TRAINER_WORDS,
+    class_kind,
     has_parameters,
     is_made_parametric,
     is_torch_function,
+    looks_like_module,
     parametric_attributes,
     words_given,
 )
-from torchmemlint.semantics.runs import MAX_CALLERS, descendants
-from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.mode import is_imported, purpose
+from torchmemlint.semantics.roots import MAX_CALLERS, descendants, gives_a_graph
+from torchmemlint.semantics.state import (
+    CERTAIN_KINDS,
+    MADE_KINDS,
+    MODULE,
+    Graph,
+    GraphKind,
+    Kind,
+    Seen,
+    SinkKind,
+    World,
+    shows_no_tensor,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 

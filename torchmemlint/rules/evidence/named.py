@@ -9,11 +9,9 @@ from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.evidence.module_evidence import may_be_module
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import runs_another_framework
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.graphs import Graph, GraphKind
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.state import Kind, Mode
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.state import Graph, GraphKind, Kind, Mode, RecordFlag
 
 
 def networks_by_name(gids: frozenset[int], loop: tuple[int, int] | None, flow: Flow) -> list[Graph]:

@@ -12,9 +12,8 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
-from torchmemlint.semantics.runs import MAX_CALLER_DEPTH, MAX_CALLERS
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.roots import MAX_CALLER_DEPTH, MAX_CALLERS
+from torchmemlint.semantics.state import Mode, World
 
 
 def is_asked_without_grad(flow: Flow) -> bool:

@@ -7,12 +7,9 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.wanted_graphs import FORWARD
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.grad_guards import start_mode
-from torchmemlint.semantics.graphs import Graph, GraphKind, Site
-from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.mode import start_mode
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.state import Graph, GraphKind, Mode, Record, RecordFlag, Site
 
 
 def stands_here(event: Graph, flow: Flow) -> bool:

@@ -9,13 +9,10 @@ from torchmemlint.index.grad_effects import OFF, ON
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import MODULES_ALONE, takes_a_step, words_on
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.grad_guards import guards_what_it_runs
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.restored import classes_of
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.dataflow import classes_of
+from torchmemlint.semantics.mode import guards_what_it_runs
+from torchmemlint.semantics.roots import descendants
+from torchmemlint.semantics.state import CERTAIN_KINDS, CallEffect, Graph, GraphKind, RecordFlag, SinkKind, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 

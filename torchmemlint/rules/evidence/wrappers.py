@@ -10,10 +10,8 @@ from torchmemlint.index.quiet import is_quiet
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.graphs import Graph
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.state import MODULE, Graph, RecordFlag, World
 from torchmemlint.torch_facts import TORCH
 
 

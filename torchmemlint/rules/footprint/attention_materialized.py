@@ -69,9 +69,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Attention
-from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.state import Attention, Mode, RecordFlag
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -98,19 +98,24 @@ from torchmemlint.rules.cost.size import why_little
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import CALLERS_UP, callers_of, is_without_gpu
-from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.graphs import Site
-from torchmemlint.semantics.kinds import looks_like_module
-from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise, used_otherwise
-from torchmemlint.semantics.origins import files_with
-from torchmemlint.semantics.released import Release, release
-from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
-from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
-from torchmemlint.semantics.runs import MAX_CALLERS, Runs
-from torchmemlint.semantics.saved import Saved, left_unread, nodes_of_file, saved_from_host, saves_more
-from torchmemlint.semantics.state import Kind
-from torchmemlint.semantics.values import Const, Func, Obj, Value, only_const
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.dataflow import (
+    Release,
+    Saved,
+    has_no_tensors,
+    is_optimizer,
+    keeps_a_parameter,
+    left_unread,
+    nodes_of_file,
+    release,
+    saved_from_host,
+    saves_more,
+    taken_otherwise,
+    used_otherwise,
+)
+from torchmemlint.semantics.identity import files_with, looks_like_module
+from torchmemlint.semantics.mode import DEVICE_WORDS, moves_something
+from torchmemlint.semantics.roots import MAX_CALLERS, Runs
+from torchmemlint.semantics.state import MODULE, CallEffect, Const, Func, Kind, Obj, Site, Value, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 

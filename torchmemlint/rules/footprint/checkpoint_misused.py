@@ -70,13 +70,22 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Backward, CallEffect
-from torchmemlint.semantics.graphs import MADE_KINDS, Graph
-from torchmemlint.semantics.root_choice import family
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
+from torchmemlint.semantics.mode import family
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import (
+    MADE_KINDS,
+    Backward,
+    CallEffect,
+    Const,
+    Graph,
+    Mode,
+    Plain,
+    RecordFlag,
+    Tensor,
+    Value,
+    only_const,
+    truth,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

@@ -72,11 +72,9 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
 from torchmemlint.rules.card import About, Advice, Once
-from torchmemlint.semantics.events import CallEffect, DeprecatedImport
-from torchmemlint.semantics.graphs import Site
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.uses import Written
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.dataflow import Written
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import MODULE, CallEffect, DeprecatedImport, Site
 from torchmemlint.torch_facts import TORCH, Renamed
 from torchmemlint.torch_facts.words import CallByName
 

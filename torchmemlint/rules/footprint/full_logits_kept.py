@@ -63,8 +63,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import LastLogits
+from torchmemlint.semantics.state import LastLogits, RecordFlag
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

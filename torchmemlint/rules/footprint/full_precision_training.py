@@ -73,8 +73,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.events import Backward, CallEffect
-from torchmemlint.semantics.graphs import GraphKind, Site
+from torchmemlint.semantics.state import Backward, CallEffect, GraphKind, Site
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 

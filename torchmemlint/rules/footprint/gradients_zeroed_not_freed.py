@@ -64,9 +64,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, short
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.grad_needs import read_before_backward
-from torchmemlint.semantics.values import truth
+from torchmemlint.semantics.dataflow import read_before_backward
+from torchmemlint.semantics.state import CallEffect, truth
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 

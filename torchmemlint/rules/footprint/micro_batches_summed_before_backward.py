@@ -81,11 +81,19 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.cost.size import ON_HOST, are_on_host
 from torchmemlint.rules.cost.table import price
-from torchmemlint.semantics.events import Accumulate, Backward, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, MARK_KINDS, Graph, GraphKind
-from torchmemlint.semantics.iterations import ANY_WIDTH, width_of_loop
-from torchmemlint.semantics.record import LoopInfo
-from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.interpret import ANY_WIDTH, width_of_loop
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
+    MADE_KINDS,
+    MARK_KINDS,
+    Accumulate,
+    Backward,
+    Graph,
+    GraphKind,
+    Kind,
+    LoopInfo,
+    Store,
+)
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

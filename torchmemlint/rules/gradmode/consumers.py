@@ -8,9 +8,9 @@ from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.root_choice import reaches
-from torchmemlint.semantics.walk import everything
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.lower.walk import everything
+from torchmemlint.semantics.mode import reaches
+from torchmemlint.semantics.state import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 TRAINS = TORCH.words["back-propagates"] | TORCH.words["trains-something"] | TORCH.words["takes-gradients"]

@@ -16,12 +16,10 @@ from torchmemlint.rules.evidence.kept_attributes import reads_of_kept, trains_wh
 from torchmemlint.rules.evidence.module_evidence import BACKWARD
 from torchmemlint.rules.gradmode.judgement import Verdict, judge
 from torchmemlint.rules.gradmode.proof import with_proof
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.grad_needs import backward_needs, backward_needs_returned, is_whole_value
-from torchmemlint.semantics.graphs import Graph, GraphKind, Site
-from torchmemlint.semantics.kinds import looks_like_module
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.dataflow import backward_needs, backward_needs_returned, is_whole_value
+from torchmemlint.semantics.identity import looks_like_module
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.state import Graph, GraphKind, RecordFlag, Site, World
 from torchmemlint.torch_facts import TORCH
 
 OPEN = frozenset({assumed.PASSED_UNKNOWN, assumed.KEPT_UNKNOWN, assumed.LEFT_UNKNOWN, assumed.HANDED_BACK})

@@ -13,14 +13,17 @@ from torchmemlint.rules.assumed import not_a_module
 from torchmemlint.rules.evidence.module_evidence import BACKWARD, MODULES_ALONE
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import GradModeMisuse
-from torchmemlint.semantics.given_frozen import functions_that_know, may_freeze
-from torchmemlint.semantics.gradient_flags import FLAG, METHOD, PARAMETER_ITERATORS
-from torchmemlint.semantics.kinds import looks_like_module
-from torchmemlint.semantics.parameters import parametric_attributes
-from torchmemlint.semantics.variables import says_any
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.identity import (
+    FLAG,
+    METHOD,
+    PARAMETER_ITERATORS,
+    functions_that_know,
+    looks_like_module,
+    may_freeze,
+    parametric_attributes,
+    says_any,
+)
+from torchmemlint.semantics.state import GradModeMisuse, Misuse, World
 from torchmemlint.torch_facts import TORCH
 
 SETS = re.compile(r"([\w.\[\]()'\"]+)\.requires_grad_?\s*=\s*False\b")

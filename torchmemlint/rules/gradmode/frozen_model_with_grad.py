@@ -98,12 +98,9 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
 from torchmemlint.rules.gradmode.judgement import is_constant, is_reported, judge, meeting, when
 from torchmemlint.rules.gradmode.never_updated import is_discarded, is_never_updated
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
-from torchmemlint.semantics.library_networks import is_of_library
-from torchmemlint.semantics.optimized import is_left_out
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.identity import is_left_out, is_of_library
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import CALLED_KINDS, Backward, Graph, RecordFlag
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -93,15 +93,11 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.fixes import above_function
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import GradModeMisuse
-from torchmemlint.semantics.grad_needs import block_needed
-from torchmemlint.semantics.gradient_flags import FLAG, METHOD
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.dataflow import block_needed
+from torchmemlint.semantics.identity import FLAG, METHOD
+from torchmemlint.semantics.mode import purpose
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import CALLED_KINDS, MODULE, GradModeMisuse, Graph, GraphKind, Misuse, Mode
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

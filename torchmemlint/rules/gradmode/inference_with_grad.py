@@ -158,16 +158,21 @@ from torchmemlint.rules.gradmode.judgement import (
 from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import Accumulate, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
-from torchmemlint.semantics.parameters import is_module_given
-from torchmemlint.semantics.retained import GATHERING
-from torchmemlint.semantics.root_choice import reaches
-from torchmemlint.semantics.runs import MAX_CALLERS, Fate, Runs, descendants
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.identity import is_module_given
+from torchmemlint.semantics.mode import purpose, reaches
+from torchmemlint.semantics.roots import GATHERING, MAX_CALLERS, Fate, Runs, descendants
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
+    MODULE,
+    Accumulate,
+    Graph,
+    GraphKind,
+    Mode,
+    RecordFlag,
+    Site,
+    Store,
+    StoreKind,
+)
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

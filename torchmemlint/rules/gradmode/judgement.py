@@ -16,9 +16,8 @@ from torchmemlint.rules.evidence.module_evidence import DETACHES, is_trained_bes
 from torchmemlint.rules.evidence.standing import stands_here
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.scorecard import confidence_of, probability, silences
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.graphs import Graph, Sink, SinkKind
-from torchmemlint.semantics.runs import Fate, descendants
+from torchmemlint.semantics.roots import Fate, descendants
+from torchmemlint.semantics.state import Graph, RecordFlag, Sink, SinkKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,20 @@ from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.evidence.standing import above, name_in_root, twins
 from torchmemlint.rules.reach import callers_of
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import GradModeMisuse
-from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.optimized import holds_tensors, is_copy, is_held, is_left_out
-from torchmemlint.semantics.runs import Fate, descendants
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.thrown_away import discards, may_discard, throws_away
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.identity import discards, holds_tensors, is_copy, is_held, is_left_out, may_discard, throws_away
+from torchmemlint.semantics.roots import Fate, descendants
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
+    CERTAIN_KINDS,
+    MODULE,
+    GradModeMisuse,
+    Graph,
+    GraphKind,
+    Mode,
+    RecordFlag,
+    SinkKind,
+    World,
+)
 from torchmemlint.torch_facts import TORCH
 
 

@@ -10,11 +10,8 @@ from torchmemlint.findings import Fix
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.rules.reach import callers_of
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.grad_blind import changes_the_program, seen_by
-from torchmemlint.semantics.graphs import GRAPH_KINDS, Graph, GraphKind, SinkKind, Site
-from torchmemlint.semantics.record import Record
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.dataflow import changes_the_program, seen_by
+from torchmemlint.semantics.state import GRAPH_KINDS, MODULE, Graph, GraphKind, Record, RecordFlag, SinkKind, Site
 from torchmemlint.torch_facts import TORCH
 
 MAX_GRAPHS = 200

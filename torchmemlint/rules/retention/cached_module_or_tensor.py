@@ -78,10 +78,9 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.assumed import ANNOTATED
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.semantics.cached import cache_of
-from torchmemlint.semantics.events import CachedFunction
-from torchmemlint.semantics.parameters import has_parameters
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.identity import cache_of, has_parameters
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import CachedFunction
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from torchmemlint.findings import Severity
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import nodes_of
+from torchmemlint.lower.written import text_of
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, no_tensor
 from torchmemlint.rules.cost.circumstances import of_graphs
@@ -17,15 +19,24 @@ from torchmemlint.rules.cost.table import Price, price
 from torchmemlint.rules.evidence.named import facts_of_names, networks_by_name
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
-from torchmemlint.semantics.emptied import is_only_filled
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.state import Kind, Mode
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import COMPUTED, SCALAR
-from torchmemlint.semantics.walk import nodes_of
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.dataflow import is_only_filled
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
+    COMPUTED,
+    MADE_KINDS,
+    MODULE,
+    SCALAR,
+    Accumulate,
+    Backward,
+    CallEffect,
+    Graph,
+    GraphKind,
+    Kind,
+    Mode,
+    RecordFlag,
+    SinkKind,
+    Store,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 

@@ -68,9 +68,8 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.reach import is_called_in_loops
-from torchmemlint.semantics.events import Backward, GradientsFreed
-from torchmemlint.semantics.graphs import GraphKind
-from torchmemlint.semantics.retained import precedes
+from torchmemlint.semantics.roots import precedes
+from torchmemlint.semantics.state import Backward, GradientsFreed, GraphKind
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -100,9 +100,7 @@ from torchmemlint.rules.retention.claims import (
     price_of,
 )
 from torchmemlint.rules.retention.reads import with_reads
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Accumulate, Backward
-from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.state import Accumulate, Backward, Kind, RecordFlag
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -91,9 +91,8 @@ from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE
 from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import claim, doubts_of, price_of
-from torchmemlint.semantics.events import Accumulate, Store
-from torchmemlint.semantics.graphs import Site
-from torchmemlint.semantics.stores import RECORDED
+from torchmemlint.semantics.interpret import RECORDED
+from torchmemlint.semantics.state import Accumulate, Site, Store
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -99,11 +99,10 @@ from torchmemlint.rules.retention.claims import (
     price_of,
 )
 from torchmemlint.rules.retention.reads import with_reads
-from torchmemlint.semantics.emptied import is_only_filled
-from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.stores import RECORDED
+from torchmemlint.semantics.dataflow import is_only_filled
+from torchmemlint.semantics.interpret import RECORDED
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import Store, StoreKind
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

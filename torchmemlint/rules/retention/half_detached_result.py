@@ -66,8 +66,8 @@ from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced, price_of
 from torchmemlint.rules.retention.reads import with_reads
-from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.shown import shown
+from torchmemlint.semantics.dataflow import shown
+from torchmemlint.semantics.state import Store
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

@@ -72,15 +72,13 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import everything
+from torchmemlint.lower.written import text_of
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.events import HookStore
-from torchmemlint.semantics.graphs import GraphKind
-from torchmemlint.semantics.root_choice import runs_steps
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.walk import everything
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.mode import runs_steps
+from torchmemlint.semantics.state import MODULE, GraphKind, HookStore
 from torchmemlint.torch_facts import TORCH
 
 WORDS = TORCH.words["forward-hooks"]

@@ -7,10 +7,8 @@ from dataclasses import replace
 from torchmemlint.findings import Fix, Safety
 from torchmemlint.rules.api import Flow, NoFix
 from torchmemlint.rules.fact import Known
-from torchmemlint.semantics.events import Accumulate, Store
-from torchmemlint.semantics.grad_needs import stored_needed
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.dataflow import stored_needed
+from torchmemlint.semantics.state import MODULE, Accumulate, SinkKind, Store
 from torchmemlint.torch_facts import TORCH
 
 HARMLESS = frozenset({SinkKind.CUT, SinkKind.SHOWN, SinkKind.DROPPED, SinkKind.KEPT_PART})

@@ -75,6 +75,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import nodes_of
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.assumed import READ_BY_A_CALLER
 from torchmemlint.rules.card import About, Advice, Correction, Shown
@@ -83,16 +84,10 @@ from torchmemlint.rules.cost.size import is_loss
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.closures import function_or_closure
-from torchmemlint.semantics.events import Backward, Store
-from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
-from torchmemlint.semantics.readers import OWN
-from torchmemlint.semantics.released import is_rebound
-from torchmemlint.semantics.retained import need_of
-from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.thrown_away import discards
-from torchmemlint.semantics.walk import nodes_of
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.dataflow import OWN, is_rebound
+from torchmemlint.semantics.identity import discards, function_or_closure
+from torchmemlint.semantics.roots import need_of
+from torchmemlint.semantics.state import CALLED_KINDS, MADE_KINDS, MODULE, Backward, Graph, GraphKind, Mode, Store, World
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

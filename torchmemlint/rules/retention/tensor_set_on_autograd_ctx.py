@@ -83,8 +83,8 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Correction
-from torchmemlint.semantics.events import ContextStore
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.state import ContextStore
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(

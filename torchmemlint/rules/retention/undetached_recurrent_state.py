@@ -75,7 +75,7 @@ from torchmemlint.rules.card import About, Advice, Correction, Shown
 from torchmemlint.rules.evidence.module_evidence import DETACHES
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.retention.claims import is_detached_in_place
-from torchmemlint.semantics.events import Accumulate, Backward, CallEffect
+from torchmemlint.semantics.state import Accumulate, Backward, CallEffect
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 

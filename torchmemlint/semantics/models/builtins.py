@@ -8,35 +8,36 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchmemlint.lower import ir
-from torchmemlint.semantics.arithmetic import arithmetic
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all
-from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.machine import Machine
+from torchmemlint.lower.written import text_of
+from torchmemlint.semantics.interpret import arithmetic, cut_all, iterate
 from torchmemlint.semantics.models.containers import make_container
 from torchmemlint.semantics.models.grad_managers import make_manager
-from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state import (
+    ELEMENTS,
     EMPTY,
+    MODULE,
     NONE,
     PLAIN,
     UNKNOWN,
+    Call,
     Const,
     Ext,
+    Kind,
+    Machine,
+    Mode,
     Obj,
     Plain,
+    SinkKind,
+    State,
     Tuple,
     Value,
+    call_atom,
     hints_of,
     join,
     join_all,
     shallow,
     sorted_atoms,
 )
-from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.elements import adopt, copy_contents, forget, iterate, put, put_all
-from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.parts import thing_element
-from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, State
-from torchmemlint.semantics.stores import FILLS_LISTS, STORING, store_in
-from torchmemlint.semantics.syntax import INSIDE, receiver_of
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import (
+from torchmemlint.lower.syntax import INSIDE, receiver_of
+from torchmemlint.lower.written import text_of
+from torchmemlint.semantics.interpret import (
+    FILLS_LISTS,
+    STORING,
+    adopt,
+    copy_contents,
+    forget,
+    iterate,
+    put,
+    put_all,
+    store_in,
+    thing_element,
+)
+from torchmemlint.semantics.state import (
+    ELEMENTS,
+    KEYS,
     NONE,
     PLAIN,
     UNKNOWN,
+    Call,
     Cls,
     Ext,
     Func,
+    Kind,
+    Machine,
     Obj,
+    State,
+    StoreKind,
     Tuple,
     Value,
+    call_atom,
     const,
     is_zero,
     join,

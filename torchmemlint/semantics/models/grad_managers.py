@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.phases import assumed
-from torchmemlint.semantics.state import Kind, Mode, State
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import Func, Obj, Value, truth
+from torchmemlint.lower.written import text_of
+from torchmemlint.semantics.mode import assumed
+from torchmemlint.semantics.state import Call, Func, Kind, Machine, Mode, Obj, State, Value, truth
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 

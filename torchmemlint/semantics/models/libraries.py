@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import sys
 
-from torchmemlint.semantics.arithmetic import arithmetic
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, record_call, record_environment
-from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import GradModeMisuse
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.kinds import class_kind
-from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.lower.written import text_of
+from torchmemlint.semantics.identity import HOLDERS, class_kind
+from torchmemlint.semantics.interpret import (
+    arithmetic,
+    cut_all,
+    leaf_tensor,
+    makes_recorder,
+    record,
+    record_call,
+    record_environment,
+)
 from torchmemlint.semantics.models.builtins import BUILTINS
 from torchmemlint.semantics.models.containers import make_container
 from torchmemlint.semantics.models.grad_managers import make_manager
 from torchmemlint.semantics.models.operations import torch_function
+from torchmemlint.semantics.models.trainers import record_trainer
 from torchmemlint.semantics.models.unknown_objects import call_opaque
-from torchmemlint.semantics.parameters import HOLDERS
-from torchmemlint.semantics.parts import leaf_tensor
-from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, Kind, Mode, State
-from torchmemlint.semantics.stores import makes_recorder, record
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.trainers import record_trainer
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state import (
+    CONTAINERS,
+    ELEMENTS,
     EMPTY,
     FREE_TENSOR,
+    FROZEN,
+    KEYS,
     NOTHING,
     PLAIN,
     UNKNOWN,
     Atom,
+    Call,
+    GradModeMisuse,
+    Kind,
+    Machine,
+    Misuse,
+    Mode,
     Obj,
+    SinkKind,
+    State,
     Tuple,
     Value,
     const,

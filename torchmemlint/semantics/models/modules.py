@@ -7,28 +7,38 @@ from collections import Counter
 from torchmemlint.index.fact_words import AttrKind, ParamKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.frozen_by_arguments import frozen_by_arguments
-from torchmemlint.semantics.grad_guards import guards
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.kinds import class_kind
-from torchmemlint.semantics.machine import EVERYTHING, Machine
-from torchmemlint.semantics.parameters import is_torch_function, parametric, parametric_attributes
-from torchmemlint.semantics.put_on_classes import put_on_class
-from torchmemlint.semantics.root_choice import back_propagates
-from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.trainers import record_trainer
-from torchmemlint.semantics.values import (
+from torchmemlint.lower.walk import nodes_of
+from torchmemlint.lower.written import text_of
+from torchmemlint.semantics.identity import (
+    class_kind,
+    frozen_by_arguments,
+    is_torch_function,
+    parametric,
+    parametric_attributes,
+    put_on_class,
+)
+from torchmemlint.semantics.mode import back_propagates, guards
+from torchmemlint.semantics.models.trainers import record_trainer
+from torchmemlint.semantics.state import (
+    ELEMENTS,
     EMPTY,
+    EVERYTHING,
+    FROZEN,
     NOTHING,
     PLAIN,
+    Call,
     Const,
     Ext,
     Func,
+    Kind,
+    Machine,
+    Mode,
     Obj,
     Plain,
+    SinkKind,
+    State,
     Value,
+    World,
     const,
     join_all,
     only_free,
@@ -36,8 +46,6 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.walk import nodes_of
-from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.loader import GuardedMethod
 from torchmemlint.torch_facts.words import ModuleEffect

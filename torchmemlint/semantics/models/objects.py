@@ -6,22 +6,23 @@ from collections.abc import Callable
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.arithmetic import arithmetic, in_role, whole_logits
-from torchmemlint.semantics.attributes import object_attribute
-from torchmemlint.semantics.backward import back_propagate
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, record_call
-from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.forward import run_forward
-from torchmemlint.semantics.grad_guards import guards_itself
-from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want_object
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.kinds import class_kind, is_property, looks_like_module
-from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.lower.written import dotted, text_of
+from torchmemlint.semantics.identity import INPUT_GRAD, callable_with, class_kind, is_property, looks_like_module, want_object
+from torchmemlint.semantics.interpret import (
+    arithmetic,
+    cut_all,
+    function_value,
+    in_role,
+    iterate,
+    object_attribute,
+    record,
+    record_call,
+    whole_logits,
+)
+from torchmemlint.semantics.mode import guards_itself, purpose
+from torchmemlint.semantics.models.backward import back_propagate
 from torchmemlint.semantics.models.containers import container_method
+from torchmemlint.semantics.models.forward import run_forward
 from torchmemlint.semantics.models.grad_managers import switch_by_hand
 from torchmemlint.semantics.models.libraries import call_external
 from torchmemlint.semantics.models.modules import (
@@ -47,12 +48,9 @@ from torchmemlint.semantics.models.unknown_objects import (
     methods_meant_by,
     thing_method,
 )
-from torchmemlint.semantics.names import function_value
-from torchmemlint.semantics.parameters import callable_with
-from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, Mode, State
-from torchmemlint.semantics.stores import record
-from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state import (
+    CONTAINERS,
+    ELEMENTS,
     EMPTY,
     FREE_TENSOR,
     INTEGER,
@@ -60,14 +58,25 @@ from torchmemlint.semantics.values import (
     NOTHING,
     PLAIN,
     SCALAR,
+    TRAINING,
     UNKNOWN,
+    Call,
     Cls,
     Ext,
     Func,
+    Kind,
+    Machine,
+    Mode,
     Obj,
+    RecordFlag,
+    SinkKind,
+    State,
     Tuple,
     Value,
+    World,
+    call_atom,
     const,
+    does_nothing,
     hints_of,
     join,
     join_all,
@@ -76,7 +85,6 @@ from torchmemlint.semantics.values import (
     truth,
     with_flags_set,
 )
-from torchmemlint.semantics.world import World, does_nothing
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect, ModuleEffect
 

@@ -7,22 +7,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torchmemlint.lower import ir
-from torchmemlint.semantics.accumulation import accumulate_into
-from torchmemlint.semantics.arithmetic import arithmetic, in_role, made_in_mode, whole_logits
-from torchmemlint.semantics.backward import back_propagate
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, note_array
-from torchmemlint.semantics.dispatch import assign, evaluate
-from torchmemlint.semantics.event_words import RecordFlag, Seen
-from torchmemlint.semantics.gradient_flags import want
-from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind, SinkKind
-from torchmemlint.semantics.machine import CONTAINERS, Machine
-from torchmemlint.semantics.parts import thing_element
-from torchmemlint.semantics.state import Kind, Mode, State
-from torchmemlint.semantics.syntax import is_small
-from torchmemlint.semantics.values import (
+from torchmemlint.lower.syntax import is_small
+from torchmemlint.semantics.identity import want
+from torchmemlint.semantics.interpret import (
+    accumulate_into,
+    arithmetic,
+    cut_all,
+    in_role,
+    made_in_mode,
+    note_array,
+    thing_element,
+    whole_logits,
+)
+from torchmemlint.semantics.models.backward import back_propagate
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
     COLUMN,
     COMPUTED,
+    CONTAINERS,
     DETACHED,
     DOUBTED,
     EMPTY,
@@ -37,13 +39,24 @@ from torchmemlint.semantics.values import (
     SCALAR,
     VIEW,
     Atom,
+    Call,
     Const,
+    GraphKind,
+    Kind,
+    Machine,
+    Mode,
     Obj,
+    RecordFlag,
+    Seen,
+    SinkKind,
+    State,
     Tensor,
     Tuple,
     Value,
+    assign,
     const,
     detached,
+    evaluate,
     graphs_of,
     join,
     join_all,

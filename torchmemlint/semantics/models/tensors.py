@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.arithmetic import arithmetic
-from torchmemlint.semantics.backward import back_propagate
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import cut_all, record_call
-from torchmemlint.semantics.dispatch import METHODS, handles
-from torchmemlint.semantics.forward import has_graph
-from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want, want_in_place
-from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
-from torchmemlint.semantics.machine import Machine
+from torchmemlint.lower.written import dotted, text_of
+from torchmemlint.semantics.identity import INPUT_GRAD, option_of, want, want_in_place
+from torchmemlint.semantics.interpret import STORING, arithmetic, cut_all, part_of, record_call, store_in
+from torchmemlint.semantics.models.backward import back_propagate
+from torchmemlint.semantics.models.forward import has_graph
 from torchmemlint.semantics.models.modules import method_guards_itself
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import (
@@ -27,31 +23,37 @@ from torchmemlint.semantics.models.unknown_objects import (
     may_be_attached,
     methods_meant_by,
 )
-from torchmemlint.semantics.options import option_of
-from torchmemlint.semantics.parts import part_of
-from torchmemlint.semantics.state import TRAINING, Kind, State
-from torchmemlint.semantics.stores import STORING, store_in
-from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state import (
+    ANY_PART,
+    CERTAIN_KINDS,
+    EACH_PART,
     FREE_TENSOR,
     HOST,
     INTEGER,
+    METHODS,
     MOVED,
     NONE,
     NOTHING,
     PLACED,
     PLAIN,
+    TRAINING,
     UNKNOWN,
     VIEW,
     Atom,
+    Call,
     Const,
     Ext,
+    GraphKind,
+    Kind,
+    Machine,
     Obj,
+    State,
     Tensor,
     Tuple,
     Unknown,
     Value,
     const,
+    handles,
     join,
     join_all,
     only_const,

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from torchmemlint.semantics.arithmetic import arithmetic
-from torchmemlint.semantics.backward import back_propagate
-from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.call_effects import record_call
-from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.gradient_flags import INPUT_GRAD, want
-from torchmemlint.semantics.graphs import SinkKind
-from torchmemlint.semantics.machine import Machine
+from torchmemlint.lower.written import text_of
+from torchmemlint.semantics.identity import INPUT_GRAD, want
+from torchmemlint.semantics.interpret import arithmetic, record_call
+from torchmemlint.semantics.models.backward import back_propagate
 from torchmemlint.semantics.models.grad_managers import grad_manager, make_manager
 from torchmemlint.semantics.models.operations import Operation, has_effect, keep
 from torchmemlint.semantics.models.unknown_objects import call_opaque
-from torchmemlint.semantics.state import Kind, Mode, State
-from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state import (
     EMPTY,
     FREE_TENSOR,
     NONE,
@@ -24,10 +17,18 @@ from torchmemlint.semantics.values import (
     PLAIN,
     SCALAR,
     UNKNOWN,
+    Call,
     Cls,
     Func,
+    Kind,
+    Machine,
+    Mode,
     Obj,
+    RecordFlag,
+    SinkKind,
+    State,
     Value,
+    call_atom,
     const,
     join,
     join_all,

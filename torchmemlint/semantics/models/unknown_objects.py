@@ -8,32 +8,31 @@ from collections.abc import Iterator
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.arithmetic import arithmetic, whole_logits
-from torchmemlint.semantics.backward import back_propagate
-from torchmemlint.semantics.call import Call, Shape
-from torchmemlint.semantics.call_effects import cut_all, record_call
-from torchmemlint.semantics.dispatch import call_atom, call_method
-from torchmemlint.semantics.event_words import Seen
-from torchmemlint.semantics.forward import is_given_data, is_given_on_host, keeps_packed, stays_free, through_module
-from torchmemlint.semantics.frozen_on_a_branch import condition_of
-from torchmemlint.semantics.grad_guards import guards_itself
-from torchmemlint.semantics.graphs import MADE_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.machine import Machine
+from torchmemlint.lower.written import dotted, text_of
+from torchmemlint.semantics.identity import condition_of, texts_of_module
+from torchmemlint.semantics.interpret import (
+    STORING,
+    arithmetic,
+    cut_all,
+    function_value,
+    record_call,
+    store_in,
+    thing_element,
+    whole_logits,
+)
+from torchmemlint.semantics.mode import guards_itself, purpose
+from torchmemlint.semantics.models.backward import back_propagate
+from torchmemlint.semantics.models.forward import is_given_data, is_given_on_host, keeps_packed, stays_free, through_module
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.modules import methods_meant
 from torchmemlint.semantics.models.operations import STANDARD_LIBRARY, torch_function
-from torchmemlint.semantics.names import function_value
-from torchmemlint.semantics.parts import thing_element
-from torchmemlint.semantics.state import Kind, Mode, State
-from torchmemlint.semantics.stores import STORING, store_in
-from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import (
+from torchmemlint.semantics.state import (
     BATCH,
     EMPTY,
     FREE_TENSOR,
     GUESSED,
     INTEGER,
+    MADE_KINDS,
     MOVED,
     NONE,
     NOTHING,
@@ -41,10 +40,24 @@ from torchmemlint.semantics.values import (
     SCALAR,
     UNKNOWN,
     Atom,
+    Call,
     Ext,
+    Graph,
+    GraphKind,
+    Kind,
+    Machine,
+    Mode,
     Obj,
+    Seen,
+    Shape,
+    SinkKind,
+    State,
     Tensor,
     Value,
+    World,
+    call_atom,
+    call_method,
+    does_nothing,
     hints_of,
     is_number,
     is_text,
@@ -52,8 +65,6 @@ from torchmemlint.semantics.values import (
     only_const,
     tensor,
 )
-from torchmemlint.semantics.variables import texts_of_module
-from torchmemlint.semantics.world import World, does_nothing
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 

@@ -1,0 +1,171 @@
+"""Does it run? Why a place of the code is never reached, or raises before it is: certain, or no answer at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from torchmemlint.index.fact_words import AttrKind
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.lower.ways import evaluated, parts_of, way_to
+from torchmemlint.lower.written import dotted, short
+from torchmemlint.semantics.mode.removed_calls import why_dead
+from torchmemlint.semantics.state import World
+from torchmemlint.torch_facts import TORCH
+
+OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
+OLD_PYTHON, OLD_TORCH = TORCH.words["removed-from-python"], TORCH.words["removed-from-torch"]
+DEVICE = TORCH.names["device-class"]
+RESOLVED, CALLERS, NAME = "resolved names", "all callers", "a user's name"
+WORDS = {
+    "unused-file": (CALLERS, "nothing in the project imports or runs this file"),
+    "unused-function": (CALLERS, "nothing in the project calls this function"),
+    "idle": (CALLERS, "nothing in the project uses `{}`"),
+    "in-a-test": (NAME, "it is part of a unit test"),
+    "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
+    "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
+    "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
+    "no-import": (RESOLVED, "it cannot run: its file imports `{}`, which is not there"),
+    "old-python": (RESOLVED, "written for Python 2, which had `{}`"),
+    "old-torch": (RESOLVED, "written for torch before 1.0, which had `{}`"),
+}
+"""How each reason is known, and what it says."""
+
+
+class Reason(NamedTuple):
+    """``words`` say it behind a semicolon: "nothing in the project calls this function"."""
+
+    why: str
+    known_by: str
+    words: str
+
+
+MAY_RAISE = ir.Name | ir.Attr | ir.Call
+Place = tuple[FunctionRef, int]  # a node of the IR of an outermost function, or of a module
+
+
+def _reason(why: str, *texts: str) -> Reason:
+    known_by, words = WORDS[why]
+    return Reason(why, known_by, words.format(*map(short, texts)))
+
+
+def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Reason | None:
+    """Why nothing but tests runs a function, or no run of it comes to the last of these places, each of which is a call that leads to the next;
+    None where one may."""
+    project, outermost = world.project, world.outermost(root)
+    if project.is_unused_file(root.path):
+        return _reason("unused-file")
+    why, *texts = project.why_not_entered(outermost) if not world.is_hook(root) else ("",)
+    if why:
+        return _reason(why, *texts)
+    if project.is_test(root):
+        return _reason("in-a-test")
+    if project.is_idle(outermost):
+        return _reason("idle", outermost.qualname)
+    if words := why_dead(world, root):
+        return Reason("old-torch", RESOLVED, words)
+    if missing := project.missing_import(root.path):
+        return _reason(_old(missing) or "no-import", missing)
+    for place in places:
+        if reason := world.memoize(_why_not_come_to, place):
+            return reason
+    return None
+
+
+def _old(name: str) -> str:
+    return "old-python" if name in OLD_PYTHON or name in OLD_BUILTINS else "old-torch" if name in OLD_TORCH else ""
+
+
+def _why_not_come_to(world: World, place: Place) -> Reason | None:
+    """Why no run comes to a place of a function once it has been called."""
+    ref, node = place
+    found = world.function(ref)
+    if found is None or ref.path.endswith(".ipynb") or world.project.modules[ref.path].recovered:
+        return None  # statements may be missing, or run in another order
+    obstacles = world.memoize_of_function(_obstacles, ref)
+    for expr, value in way_to(found[0].body, node) if obstacles.raising or obstacles.decided else ():
+        if value is None:
+            reason = obstacles.raising.get(id(expr))
+        else:
+            comes_out, reason = obstacles.decided.get(id(expr), (value, None))
+            reason = None if comes_out is value else reason
+        if reason is not None:
+            return reason
+    return None
+
+
+class _Obstacles(NamedTuple):
+    """By the ``id`` of an expression: why it raises whatever its names hold, or how a test comes out in every run, and why."""
+
+    raising: dict[int, Reason]
+    decided: dict[int, tuple[bool, Reason]]
+
+
+def _obstacles(world: World, ref: FunctionRef) -> _Obstacles:
+    """Found once for all places in a function: a long one has hundreds, each behind thousands of statements."""
+    obstacles = _Obstacles({}, {})
+    found = world.function(ref)
+    assert found is not None
+    function = found[0]
+    for expr, is_test in evaluated(function.body):
+        if is_test and (known := _decided(world, ref, expr)) is not None:
+            obstacles.decided[id(expr)] = known[0], _reason("by-a-constant", *known[1:])
+        for part in parts_of(expr):
+            if isinstance(part, MAY_RAISE) and (reason := _why_raises(world, ref, function, part)):
+                obstacles.raising.setdefault(id(expr), reason)
+    return obstacles
+
+
+def _decided(world: World, ref: FunctionRef, test: ir.Expr) -> tuple[bool, str, str] | None:
+    """How a test comes out in every run, the name that decides it, and its constant, as it is written; None where that is not known."""
+    match test:
+        case ir.Unary(op="not"):
+            found = _decided(world, ref, test.value)
+            return None if found is None else (not found[0], *found[1:])
+        case ir.BoolOp():
+            sides = (_decided(world, ref, side) for side in (test.left, test.right))
+            return next((side for side in sides if side is not None and side[0] is (test.op == "or")), None)
+        case ir.Compare(ops=["is" | "is not" as op], comparators=[ir.Const(value=None)]):
+            text = dotted(test.left)
+            const = _constant(world, ref, text)
+            return ((const == "None") is (op == "is"), text, const) if const else None
+        case ir.Compare(ops=["==" | "!=" as op], comparators=[ir.Const(value=str())]):
+            text = dotted(test.left)
+            return (op == "!=", text, "a torch.device, which equals no string") if _is_device(world, ref, text) else None
+    text = dotted(test)
+    const = _constant(world, ref, text)
+    return (False, text, const) if const else None
+
+
+def _constant(world: World, ref: FunctionRef, text: str) -> str:
+    return world.project.constant(ref.path, ref.qualname, text) if text and text.count(".") < 2 and "(" not in text else ""
+
+
+def _is_device(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether all that a name, or an attribute of the object, is bound to is made by ``torch.device``. A string never equals that: measured
+    with torch 2.13, ``torch.device("cuda") == "cuda"`` is False."""
+    facts = world.facts(ref)
+    made = {value for name, value in (*facts.bound, *facts.rebound) if name == text}
+    if facts.owner and text.startswith("self."):
+        held = world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self."))
+        made = {fact.value if fact.kind is AttrKind.CALL else "" for fact, _ in held}
+    named = [value.removesuffix("()") for value in made if value.endswith("()")]
+    return 0 < len(made) == len(named) and all(world.project.resolve(ref.path, name, ref.qualname) == DEVICE for name in named)
+
+
+def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY_RAISE) -> Reason | None:
+    """Why evaluating an expression raises whatever its names hold."""
+    project, (path, qualname, _) = world.project, ref
+    match part:
+        case ir.Name(id=name) if _old(name) and name not in function.locals and project.is_unbound(path, name):
+            return _reason("old-python", name)  # any other name may be bound in what the file is a piece of
+        case ir.Attr() if (text := dotted(part)).count(".") == 1 and "(" not in text:
+            absolute, module = f"{project.resolve(path, text, qualname)}", text.partition(".")[0]
+            if absolute in OLD_PYTHON and project.imported(path, module) == absolute.partition(".")[0]:
+                return _reason("old-python", absolute)
+            return _reason("no-attribute", text) if project.lacks(path, qualname, text) else None
+        case ir.Call() if (text := dotted(part.func)) and "(" not in text:
+            given = [arg.star or arg.keyword or "" for arg in part.args]
+            return _reason("unfit-call", text) if project.does_not_fit(path, qualname, text, *given) else None
+    return None

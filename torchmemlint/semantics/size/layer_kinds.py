@@ -1,0 +1,98 @@
+"""Which networks have only layers of a kind, by the code that makes them: what goes over single features, or one that saves its input.
+
+Numbers that are not known do not matter: an unknown width is taken for a usual one, a loop of an unknown length is followed once, and
+both branches of a test that is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, flat
+from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
+from torchmemlint.semantics.size.layers import Unbounded
+from torchmemlint.semantics.size.weights import Counter, unwrapped
+from torchmemlint.semantics.state import World
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
+
+DENSE = TORCH.words["dense-layers"]
+LONE = TORCH.words["saves-its-input"]
+CONTAINERS = TORCH.words["weightless-containers"]
+WIDE = 4096
+"""Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 13 MB."""
+
+
+def is_made_of_dense(world: World, asked: tuple[FunctionRef, str]) -> bool:
+    """Whether every network that a function calls by a name or attribute has only linear layers, none known to be wide."""
+    return all(_layers_of(world, asked, DENSE, WIDE))
+
+
+def is_one_layer(world: World, asked: tuple[FunctionRef, str]) -> bool:
+    """Whether every network that a function calls by a name or attribute has one linear or embedding layer, of any width."""
+    return set(_layers_of(world, asked, LONE, math.inf)) == {1}
+
+
+def _layers_of(world: World, asked: tuple[FunctionRef, str], kinds: frozenset[str], widest: float) -> list[int]:
+    """How many layers each network has; one 0 where one is not of these kinds, or is too wide."""
+    try:
+        return _Layers(world, kinds, widest).counts_of(*asked)
+    except (*UNFOLLOWED, RecursionError):
+        return [0]
+
+
+class _Layers(Counter):
+    """Counts the layers that a constructor makes, and ends at one of another kind."""
+
+    def __init__(self, world: World, kinds: frozenset[str], widest: float) -> None:
+        super().__init__(world)
+        self.kinds = kinds
+        self.widest = widest
+
+    def count(self, value: ir.Expr, scope: Environment) -> int:
+        self.made = 0
+        self.value(unwrapped(value), scope)
+        return self.made
+
+    def branch(self, statement: ir.If, scope: Environment) -> None:
+        test = self.value(statement.test, scope)
+        if not isinstance(test, (UnknownPart, Symbol)):
+            self.run(statement.then if test else statement.orelse, scope)
+            return
+        ends = 0
+        for body in (statement.then, statement.orelse):
+            if any(isinstance(each, ir.Raise) for each in body):
+                ends += 1
+                continue
+            try:
+                self.run(body, scope)
+            except Returned:
+                ends += 1
+        if ends == 2:
+            raise Returned(UnknownPart())
+
+    def loop(self, target: ir.Expr, over: object, scope: Environment, turn: Callable[[], None]) -> None:
+        if not isinstance(over, (list, tuple, range, str, dict)):
+            self.bind(target, UnknownPart(), scope)
+            turn()
+            return
+        super().loop(target, over, scope, turn)
+
+    def spread(self, value: object) -> list[object]:
+        return [value]
+
+    def outside(self, name: str, args: list[object], keywords: dict[str, object]) -> object:
+        if TORCH.class_kind(name) not in (ClassKind.MODULE, ClassKind.WRAPPER):
+            return UnknownPart() if name in TORCH.words["parameter-classes"] else super().outside(name, args, keywords)
+        last = name.rpartition(".")[2]
+        if last not in self.kinds | CONTAINERS or any(self.is_wide(each) for each in (*args, *keywords.values())):
+            raise Unbounded(name)
+        own = int(last not in CONTAINERS)
+        self.made += own
+        return UnknownPart(own + sum(each.count for value in args for each in flat(value) if isinstance(each, UnknownPart)))
+
+    def is_wide(self, size: object) -> bool:
+        return isinstance(size, int) and size > self.widest

@@ -1,0 +1,126 @@
+"""How many parameters a network has, by the numbers in the code that makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.lower.written import dotted
+from torchmemlint.semantics.size.constructor_values import MOVES, UnknownPart
+from torchmemlint.semantics.size.constructors import UNFOLLOWED, Constructor, Environment
+from torchmemlint.semantics.size.layers import Unbounded
+from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.torch_facts import TORCH
+
+MAX_CALLERS = 4
+"""Calls that may give a network, each of which is followed."""
+WRAPPERS = TORCH.words["parallel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How many parameters a network has at most, buffers of its norms included, and whether any of its layers goes over positions
+    (of an image, or attention over a sequence), so that the input decides how much it saves."""
+
+    count: int
+    spatial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The weights of what is called, None where they are not known; ``visible``: the code shows where it is made."""
+
+    weights: Weights | None
+    visible: bool
+
+
+def sizes_of(world: World, asked: tuple[FunctionRef, str]) -> Sizes:
+    """What is known of how large the network is that a function calls by a name or attribute."""
+    counter = Counter(world)
+    try:
+        return Sizes(Weights(max(counter.counts_of(*asked)), counter.spatial), True)
+    except (*UNFOLLOWED, RecursionError):
+        return Sizes(None, counter.steps > 0)
+
+
+def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
+    """The weights of what a function calls by a name or attribute; None where they are not known."""
+    return world.memoize(sizes_of, asked).weights
+
+
+class Counter(Constructor):
+    """Finds where a network is made, and counts it there."""
+
+    # --- where a network is made --------------------------------------------------------------------------------------
+
+    def counts_of(self, ref: FunctionRef, text: str, up: int = 0) -> list[int]:
+        """The parameters of every network that a name or attribute may stand for."""
+        world, facts = self.world, self.world.facts(ref)
+        ref = FunctionRef(ref.path, facts.qualname)
+        if up > MAX_CALLERS:
+            raise Unbounded
+        if text.startswith("self.") and facts.owner:
+            return self.counts_of_attribute(ClassRef(ref.path, facts.owner), text.removeprefix("self."), up)
+        holder, dot, part = text.partition(".")
+        owner = world.project.class_of(ref.path, ref.qualname, holder) if dot else None
+        if isinstance(owner, ClassRef):
+            return self.counts_of_attribute(owner, part, up)
+        if self.is_parameter(ref, holder) and not self.bindings(ref, holder):
+            given = world.project.objects_given(ref, holder)
+            found = [each for each in given if each[0] != ref and not self.is_parameter(*each)]
+            if not found or len(found) > MAX_CALLERS:
+                raise Unbounded
+            return [count for caller, name in found for count in self.counts_of(caller, f"{name}{dot}{part}", up + 1)]
+        if not self.bindings(ref, holder if dot else text) and ref.qualname != MODULE:
+            ref = FunctionRef(ref.path, MODULE)
+        made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
+        parts = {dotted(value) for value in self.bindings(ref, text) if isinstance(value, ir.Attr)}
+        if not made and not parts - {text}:
+            raise Unbounded
+        counts = [self.count(value, Environment(ref, {})) for value in made]
+        return counts + [count for part in sorted(parts - {text}) for count in self.counts_of(ref, part, up + 1)]
+
+    def counts_of_attribute(self, owner: ClassRef, name: str, up: int) -> list[int]:
+        found: list[int] = []
+        for fact, cls in self.world.project.attr(owner, name):
+            maker = FunctionRef(cls.path, fact.method)
+            if fact.const == "None" or not fact.method:
+                continue
+            for value in self.bindings(maker, f"self.{name}"):
+                if isinstance(value, ir.Name):
+                    found += self.counts_of(maker, value.id, up + 1)
+                elif self.makes(value, f"self.{name}"):
+                    found.append(self.count(value, Environment(maker, {}, UnknownPart(), cls)))
+        if not found:
+            raise Unbounded
+        return found
+
+    def is_parameter(self, ref: FunctionRef, text: str) -> bool:
+        return text in {param.name for param in self.world.header(ref).params}
+
+    def makes(self, value: ir.Expr, text: str) -> bool:
+        """Whether a value is new, and no other form of what the name stood for (``net = net.to(device)``)."""
+        inside = unwrapped(value)
+        if isinstance(inside, ir.Subscript) and isinstance(inside.index[0], ir.Const):
+            inside = inside.value  # one of several that a call gives
+        return isinstance(inside, ir.Call) and dotted(inside.func) != text and not dotted(inside).startswith(f"{text}.")
+
+    def count(self, value: ir.Expr, scope: Environment) -> int:
+        self.made = 0
+        found = self.value(unwrapped(value), scope)
+        if not isinstance(found, UnknownPart) or not max(found.count, self.made):
+            raise Unbounded
+        return max(found.count, self.made)
+
+
+def unwrapped(value: ir.Expr) -> ir.Expr:
+    """The network in ``DataParallel(Net()).cuda()``."""
+    while isinstance(value, ir.Call):
+        if isinstance(value.func, ir.Attr) and value.func.name in MOVES:
+            value = value.func.value
+        elif dotted(value.func).rpartition(".")[2] in WRAPPERS and value.args:
+            value = value.args[0].value
+        else:
+            break
+    return value
