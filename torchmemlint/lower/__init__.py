@@ -1,1 +1,1 @@
-"""From source text to flow IR: candidate regions and their lowering. Import the modules themselves: libcst loads slowly."""
+"""From source text to flow IR, and what its text says by itself. Import the modules themselves: libcst loads slowly."""

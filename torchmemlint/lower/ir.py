@@ -4,7 +4,7 @@ Small dataclasses, one per construct that moves values or control. Every stateme
 number of the node that it stands for in its ``Region``, which is looked at again only when a finding needs the span.
 Parentheses, comments and white space are gone; operators that the analysis does not distinguish are kept as their text.
 
-The interpreter (``semantics.interpret``) is the only consumer. Rules never see IR.
+The engine (``semantics``) runs it; questions about the text alone are in ``walk``, ``syntax``, ``written`` and ``ways`` beside this file.
 """
 
 from __future__ import annotations
