@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from torchmemlint.budget.worker import outside
+from torchmemlint.budget.worker import surroundings
 from torchmemlint.budget.worker.packages import optional_imports
 
 GUARD = "__tml_guard__"
@@ -77,7 +77,7 @@ class Guarded:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
         if name in self._values and isinstance(node.value, ast.Constant):
-            node.value = ast.Constant(outside._value(self._values[name], type(node.value.value)))
+            node.value = ast.Constant(surroundings.value_of(self._values[name], type(node.value.value)))
         elif (
             self._batch
             and name.lower() in ("batch_size", "bs", "batchsize", "train_batch_size")

@@ -96,7 +96,7 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
         raise Unknown(note(f"`{self._name}` is not installed or not here, so its tensor is unknown"))
 
     def iterate(self: Any) -> Iterator[Any]:
-        count = standins._unpack_count(sys._getframe(1))
+        count = standins.unpack_count(sys._getframe(1))
         if count is not None:
             return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
         batches: Iterator[Any] = data.fetches.counted(data.endless(str(self._name)))

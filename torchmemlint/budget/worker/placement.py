@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext, _device_constructors
 from torch.utils._pytree import tree_iter
 
-from torchmemlint.budget.worker import asked, legacy_types
+from torchmemlint.budget.worker import device_queries, legacy_types
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import INPUTS, Tape, shortened
@@ -33,7 +33,7 @@ class Placement(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name in ("__get__", "get_device"):
-            told = asked.answer(func, args, self._tape) if self.moved else None
+            told = device_queries.answer(func, args, self._tape) if self.moved else None
             if told is not None:
                 return told
         if func is torch.Tensor.to:
@@ -171,7 +171,7 @@ def _placed(parse: Callable[..., Any], tape: Tape) -> Callable[..., Any]:
         with torch._C.DisableTorchFunction():
             found = parse(*(named(each) if at == 0 else each for at, each in enumerate(args)), **kwargs)
         like = args[0] if args else kwargs.get("tensor")
-        return (asked.CUDA, *found[1:]) if isinstance(like, torch.Tensor) and tape.on_device(like) else found
+        return (device_queries.CUDA, *found[1:]) if isinstance(like, torch.Tensor) and tape.on_device(like) else found
 
     return parsed
 

@@ -23,7 +23,16 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, asked, launcher, lazy, legacy_types, outside, own_class, packed
+from torchmemlint.budget.worker import (
+    device_queries,
+    fake_tensor_gaps,
+    launcher,
+    lazy,
+    legacy_types,
+    packed,
+    pretrained,
+    surroundings,
+)
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of
 from torchmemlint.budget.worker.inputs import BATCH, Search
@@ -38,7 +47,7 @@ from torchmemlint.budget.worker.placement import (
     move_in_place,
     pretend_cuda,
 )
-from torchmemlint.budget.worker.real import RealRun
+from torchmemlint.budget.worker.real_device import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
 from torchmemlint.budget.worker.tape import INPUTS
 from torchmemlint.confirm.worker.standins import StandIn
@@ -76,7 +85,7 @@ class Budgeted:
         self.guessed: list[str] = []
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
-        self.data = outside.Data(
+        self.data = surroundings.Data(
             self.measured,
             inputs,
             int(job.get("batch", 0)),
@@ -116,7 +125,7 @@ class Budgeted:
             if not run.real:
                 pretend_cuda(self.gpu, run.tape)
                 move_in_place()
-                own_class.install()
+                fake_tensor_gaps.install()
                 default_device(placement)
                 in_backward(placement)
                 legacy_types.install(run.tape)
@@ -124,20 +133,20 @@ class Budgeted:
             guard()
             no_loggers()
             launcher.install()
-            outside.fill_arguments(job.get("values", {}), self.data.assume)
+            surroundings.fill_arguments(job.get("values", {}), self.data.assume)
             self.data.install()
-            absent.install(self.data.assume)
+            pretrained.install(self.data.assume)
             if not run.real and not job.get("model"):
                 self.models.install()
                 run.on_forward, run.on_step = self.models.called, self._stepped
             if not run.real:
                 packed.install(run.tape)
                 lazy.install(run.tape)
-                asked.install(run.tape, placement.is_asked)
+                device_queries.install(run.tape, placement.is_asked)
             with run.running():
                 with torch.utils._python_dispatch._disable_current_modes():
-                    outside.known_pictures(run.tape.assume)
-                    outside.no_outside(run.tape)
+                    surroundings.known_pictures(run.tape.assume)
+                    surroundings.no_outside(run.tape)
                     apply_remedy(str(job.get("remedy", "")), run)
                 with contextlib.ExitStack() as modes:
                     for mode in [] if run.real else [placement, *run.watching]:
@@ -243,7 +252,7 @@ class Budgeted:
 
     def _made_up(self, expression: str) -> list[str]:
         """The numbers in an expression that stand for the size of something missing."""
-        made_up = not self.models.guessed and re.search(rf"\b{outside.COUNT}\b", expression)
+        made_up = not self.models.guessed and re.search(rf"\b{surroundings.COUNT}\b", expression)
         return self.data.guessed[:3] if made_up else []
 
     def _place_of(self, module: str) -> tuple[str, str]:
@@ -376,7 +385,7 @@ class Budgeted:
         if not search.found():
             tried = ", ".join(f"{item.name}:{item.sizes}" for item in search.inputs)
             raise Unknown(f"give --input, once for each argument of forward: with {tried} it said {search.error[:200]}")
-        size = int(self._job.get("batch", 0)) or outside.BATCH
+        size = int(self._job.get("batch", 0)) or surroundings.BATCH
         for item in search.inputs:
             sizes = [size if at == 0 and each == BATCH else each for at, each in enumerate(item.sizes)]
             if item.open:

@@ -300,7 +300,7 @@ def _tensors(values: object) -> list[torch.Tensor]:
     return [item for item in leaves(values) if isinstance(item, torch.Tensor)]
 
 
-def _unpack_count(frame: Any) -> int | None:
+def unpack_count(frame: Any) -> int | None:
     """How many names the caller unpacks into, None when it does something else (a loop, ``list()``)."""
     code, at = frame.f_code.co_code, frame.f_lasti
     if at < 0 or at + 1 >= len(code):
@@ -580,7 +580,7 @@ class StandInTensor(torch.Tensor):
         return super().__getitem__(key)
 
     def __iter__(self) -> Iterator[Any]:
-        count = _unpack_count(sys._getframe(1))
+        count = unpack_count(sys._getframe(1))
         if count is None:
             count = SHAPE[0]
         return iter([_part(self, f"[{index}]") for index in range(count)])
@@ -762,7 +762,7 @@ class StandIn:
         return STEPS
 
     def __iter__(self) -> Iterator[Any]:
-        count = _unpack_count(sys._getframe(1))
+        count = unpack_count(sys._getframe(1))
         if count is not None:
             if self._called is not None:
                 return iter([_part(self.tml_tensor(), f"[{index}]") for index in range(count)])

@@ -40,7 +40,7 @@ def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> 
         found, rest = parse(self, args, namespace)
         for action in self._actions:
             if action.dest in values:
-                setattr(found, action.dest, _value(values[action.dest], action.type or type(action.default)))
+                setattr(found, action.dest, value_of(values[action.dest], action.type or type(action.default)))
             elif action.dest in required and getattr(found, action.dest, None) is None:
                 made = next(iter(action.choices), None) if action.choices else 1 if action.type in (int, float) else action.dest
                 setattr(found, action.dest, [made] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else made)
@@ -50,7 +50,7 @@ def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> 
     put(argparse.ArgumentParser, "parse_known_args", parse_known_args)
 
 
-def _value(text: str, kind: Any) -> Any:
+def value_of(text: str, kind: Any) -> Any:
     if kind in (int, float, str):
         return kind(text)
     try:

@@ -26,7 +26,7 @@ _LAYERS = (
 _OWN = ("torch", "torchmemlint")
 _BETWEEN = (
     "torchmemlint.budget.worker.placement",
-    "torchmemlint.budget.worker.asked",
+    "torchmemlint.budget.worker.device_queries",
     "torch.utils._device",
     "torch.overrides",
 )
