@@ -32,6 +32,7 @@ from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES, scorecard
 from torchmemlint.rules.api import Flow
+from torchmemlint.rules.edits import Edits
 from torchmemlint.rules.card import Once
 from torchmemlint.run import Outcome, check_paths, fix_paths
 from torchmemlint.semantics.roots.runs import Runs
@@ -216,7 +217,7 @@ def analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
     in its place, the same is found, of which the comments then suppress what they do. Fixes write between comments; they need
     ``exactly`` the same texts. What stands at the same place with the same text is lowered once. Gives a list that gets the guards of
     all files."""
-    analyze_module, put_below, lower = analysis.analyze_module, Flow.under_no_grad, quick.lower
+    analyze_module, put_below, lower = analysis.analyze_module, Edits.under_no_grad, quick.lower
     noted: list[Guard] = []
     of_one: list[Guard] = []
 
@@ -241,17 +242,17 @@ def analysed_once(exactly: bool = False) -> Iterator[list[Guard]]:
             _lowered.popitem(last=False)
         return found
 
-    def noting(flow: Flow, site: Site, message: str, *call: str) -> Fix | None:
-        fix = put_below(flow, site, message, *call)
+    def noting(edits: Edits, site: Site, message: str, *call: str) -> Fix | None:
+        fix = put_below(edits, site, message, *call)
         if fix is not None and call != ("set_grad_enabled",):
-            of_one.append(Guard(fix, _starved(flow, site)))
+            of_one.append(Guard(fix, _starved(Flow(Runs(edits.world), edits.record, ""), site)))
         return fix
 
     with (
         patch.object(analysis, "analyze_module", remembered),
         patch.object(module_facts, "module_facts", _facts),
         patch.object(quick, "lower", lowered_once),
-        patch.object(Flow, "under_no_grad", noting),
+        patch.object(Edits, "under_no_grad", noting),
     ):
         yield noted
 

@@ -170,7 +170,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
     severity, cost = price("clean-up", COST, {"slow-iterations": lambda: why_little(event, flow), "an-option": lambda: option})
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
-        fix = flow.remove(event.site, "Remove the call")
+        fix = flow.edits.remove(event.site, "Remove the call")
     yield Draft(
         flow.at(
             RULE,

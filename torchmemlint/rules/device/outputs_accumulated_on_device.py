@@ -319,7 +319,7 @@ def move(event: Store, flow: Flow) -> Fix | NoFix | None:
         return NoFix(why)
     joined = TREATED & flow.record.evidence.get(event.mark, set()) or (event.external and joined_elsewhere(event, flow))
     sure = bool(event.flags & (COMPUTED | DETACHED) or joined)
-    return flow.append_to(
+    return flow.edits.append_to(
         event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE, sure=sure, container=event.place
     )
 

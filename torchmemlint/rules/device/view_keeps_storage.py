@@ -111,7 +111,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
         return
     fix = None
     if event.how == StoreKind.APPEND and event.value >= 0 and event.sure_tensor:
-        fix = flow.append_to(
+        fix = flow.edits.append_to(
             event.site, event.value, ".clone()", "Copy the slice", Safety.UNSAFE, sure=True, container=event.place
         )
     yield Draft(

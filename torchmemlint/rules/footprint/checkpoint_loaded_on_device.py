@@ -224,7 +224,7 @@ def read_in_part(event: CallEffect, flow: Flow) -> Draft | Fact:
             label="no `map_location`",
             cost=f"what the file holds under {' and '.join(f'`{key}`' for key in sorted(unread))} on the device, until the dict is dropped",
             help='load on the host, `map_location="cpu"`, and drop the dict when it has been read',
-            fix=NoFix(other) if other else flow.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE),
+            fix=NoFix(other) if other else flow.edits.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE),
         ),
         handler=event.site.handler,
     )
@@ -612,9 +612,9 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
         return NoFix(other)
     given = next((node for name, node in event.nodes if name in PLACES), -1)
     if given >= 0:
-        fix: Fix | None = flow.replace(event.site, given, '"cpu"', FOR_HOST, Safety.UNSAFE)
+        fix: Fix | None = flow.edits.replace(event.site, given, '"cpu"', FOR_HOST, Safety.UNSAFE)
     else:
-        fix = flow.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE)
+        fix = flow.edits.add_argument(event, 'map_location="cpu"', FOR_HOST, Safety.UNSAFE)
     is_proved = (
         fix is not None and all(copies(use, flow) for use in restored.uses) and not used_otherwise(world, ref, event.site.node)
     )

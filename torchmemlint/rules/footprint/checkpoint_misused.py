@@ -165,12 +165,12 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
             if not chooses:
                 fix = None
             elif variant is None:
-                fix = flow.add_argument(event, "use_reentrant=False", "Use the non-reentrant variant", Safety.UNSAFE)
+                fix = flow.edits.add_argument(event, "use_reentrant=False", "Use the non-reentrant variant", Safety.UNSAFE)
             else:
                 fix = (
                     None
                     if node is None
-                    else flow.replace(event.site, node, "False", "Use the non-reentrant variant", Safety.UNSAFE)
+                    else flow.edits.replace(event.site, node, "False", "Use the non-reentrant variant", Safety.UNSAFE)
                 )
             return (
                 "no input of this reentrant checkpoint requires grad: the code inside gets no gradient", Severity.ERROR,

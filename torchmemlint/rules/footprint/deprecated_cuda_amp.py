@@ -215,7 +215,7 @@ def rename_call(site: Site, new: Renamed, flow: Flow) -> Fix | NoFix | None:
     if is_gated(site, flow):
         return NoFix(FOR_SOME)
     use = flow.written(site)
-    name, needed = flow.torch_at(site)
+    name, needed = flow.edits.torch_at(site)
     changed = arguments(use, new, flow, site) if use is not None else None
     if use is None or changed is None or name is None:
         return None

@@ -99,7 +99,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             return
         node = dict(event.nodes).get(TORCH.names["gradients-to-none"], dict(event.nodes).get("0"))
         if node is not None and flow.source(event.site, node) == "False":
-            fix = flow.replace(event.site, node, "True", "Free the gradients", Safety.UNSAFE)
+            fix = flow.edits.replace(event.site, node, "True", "Free the gradients", Safety.UNSAFE)
         message, help = (
             f"`{short(event.name)}(set_to_none=False)` keeps every gradient allocated",
             "remove the argument: gradients are then freed" if flow.has(2, 0) else "pass `set_to_none=True`, which frees them",
@@ -109,8 +109,10 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             f"`{short(event.name)}.grad` is filled with zeros and stays allocated",
             f"`{short(event.name)}.grad = None` frees it",
         )
-        if flow.is_statement(event.site):
-            fix = flow.replace(event.site, event.site.node, f"{event.name}.grad = None", "Free the gradient", Safety.UNSAFE)
+        if flow.edits.is_statement(event.site):
+            fix = flow.edits.replace(
+                event.site, event.site.node, f"{event.name}.grad = None", "Free the gradient", Safety.UNSAFE
+            )
     else:
         return
     if fix is not None and reads_zeros(event, flow):

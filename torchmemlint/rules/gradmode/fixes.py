@@ -36,7 +36,7 @@ def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: st
     if flow.guards > MAX_GUARDS:
         return NoFix("the function has too many such statements to follow each")
     why = wanted_elsewhere(event, flow) or backward_needs(flow.runs.world, root, frozenset((site.node,)), True)
-    fix = NoFix(why) if why else flow.under_no_grad(site, message, call)
+    fix = NoFix(why) if why else flow.edits.under_no_grad(site, message, call)
     return with_proof(fix, event, flow, site) if isinstance(fix, Fix) else fix
 
 
@@ -58,7 +58,7 @@ def why_not_function(event: Graph, flow: Flow) -> str:
 def above_function(ref: FunctionRef, flow: Flow, call: str, message: str) -> Fix | None:
     """A decorator of torch's above a function."""
     facts = flow.runs.world.facts(ref)
-    torch_name, needed = flow.torch_name(ref.path, facts.first_row)
+    torch_name, needed = flow.edits.torch_name(ref.path, facts.first_row)
     if torch_name is None:
         return None
     line = flow.runs.world.lines_around(ref)[facts.row - 1]
@@ -82,7 +82,7 @@ def guard_unheld(event: Graph, flow: Flow, site: Site, message: str) -> Fix | No
             return NoFix(f"when `{short(' and '.join(tests))}`, the same statement may be trained")
     if not is_whole_value(flow.runs.world, flow.record.root, site.node):
         return NoFix("the rest of the statement is trained")
-    return flow.under_no_grad(site, message)
+    return flow.edits.under_no_grad(site, message)
 
 
 def wanted_elsewhere(event: Graph, flow: Flow) -> str:

@@ -515,7 +515,7 @@ def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     if not test or not set(BARE_NAMES.findall(STRINGS.sub("", test))) <= names:
         return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
-    return flow.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
+    return flow.edits.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:

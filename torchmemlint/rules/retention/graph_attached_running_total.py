@@ -186,5 +186,5 @@ def detach(event: Accumulate, claimed: Claim, flow: Flow) -> Fix | NoFix | None:
     if facts_of_names(claimed.graphs, flow):
         return NoFix("the code does not show whether it trains or only evaluates")
     strict = not event.sure_tensor
-    fix = flow.append_to(event.site, event.term, ".detach()", "Detach the added tensor", Safety.UNSAFE, strict=strict)
+    fix = flow.edits.append_to(event.site, event.term, ".detach()", "Detach the added tensor", Safety.UNSAFE, strict=strict)
     return with_reads(fix, event, flow)

@@ -164,7 +164,9 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
         fix = NoFix("the stored value may not be a tensor on some path")
         if event.sure_tensor:
             sure, message = is_computed(event), "Detach the stored tensor"
-            fix = flow.append_to(event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place)
+            fix = flow.edits.append_to(
+                event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place
+            )
     priced = price_of(claimed, event, flow)
     yield Draft(
         flow.at(

@@ -106,7 +106,9 @@ def check(event: HookStore, flow: Flow) -> Iterator[Draft | Fact]:
         return
     fix: Fix | NoFix | None = None
     if event.sure and event.value >= 0:
-        fix = flow.append_to(event.site, event.value, ".detach()", "Detach the collected tensor", Safety.UNSAFE, sure=True)
+        fix = flow.edits.append_to(
+            event.site, event.value, ".detach()", "Detach the collected tensor", Safety.UNSAFE, sure=True
+        )
     yield Draft(
         flow.at(
             RULE,

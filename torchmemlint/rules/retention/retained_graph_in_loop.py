@@ -233,7 +233,9 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Fact]:
         return
     severity, cost = price(*stays(event, flow), of_graphs(event.graphs | event.hints, flow))
     why = ", but no other backward goes through it"
-    fix: Fix | NoFix | None = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
+    fix: Fix | NoFix | None = flow.edits.without_argument(
+        event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE
+    )
     if discarded:
         why = f" for a gradient of `{short(discarded)}` that is zeroed before its optimizer steps"
         fix = NoFix(f"what `{short(discarded)}` gives must be detached in this loss, too")
