@@ -32,8 +32,8 @@ from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES, scorecard
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.edits import Edits
 from torchmemlint.rules.card import Once
+from torchmemlint.rules.edits import Edits
 from torchmemlint.run import Outcome, check_paths, fix_paths
 from torchmemlint.semantics.roots.runs import Runs
 from torchmemlint.semantics.state.events import Backward
