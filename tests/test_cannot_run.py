@@ -51,7 +51,14 @@ def test_nothing_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("above", "before", "words"),
     [
-        ("", "limit + 1", ""),
+        ("", "limit + 1", "it cannot run: nothing defines `limit`, which is read before"),
+        ("def set_it():\n    global limit\n    limit = 3", "limit + 1", ""),
+        ("limit: int", "limit + 1", ""),
+        ("class limit: pass", "limit + 1", ""),
+        ("", "if (limit := 3) and limit: pass", ""),
+        ("", "print(f'{limit}')", "it cannot run: nothing defines `limit`, which is read before"),
+        ("", "def inner(): return limit", ""),
+        ("", "del loader[limit]", ""),
         ("", "if loader is None and limit: pass", ""),
         ("", "x = [limit for limit in loader]", ""),
         ("", "try: limit\nexcept NameError: pass", ""),

@@ -210,6 +210,7 @@ class Project:
     # --- what is beyond doubt
 
     is_unbound = query(certain.is_unbound)
+    is_part_of_a_program = query(certain.is_part_of_a_program)
     missing_import = query(certain.missing_import)
     is_idle = query(idle.is_idle)
     is_stored_in = query(certain.is_stored_in)

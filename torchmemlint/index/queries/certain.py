@@ -40,6 +40,13 @@ def is_unbound(linked: Linked, path: str, name: str) -> bool:
     return name not in BUILTINS and name[0] != "_" and not _is_bound(linked, path, name)
 
 
+def is_part_of_a_program(linked: Linked, path: str) -> bool:
+    """Whether a file imports another of the project: one that stands alone may be a piece of what binds the names that it lacks."""
+    linked.note(keys.IMPORTS, path)
+    targets = {target for each in linked.reader.import_targets[path].values() for target in each}
+    return linked.complete and any(linked.names.file_of(path, _parted(target)[0] or target) for target in sorted(targets))
+
+
 def _file_meant(linked: Linked, path: str, module: str) -> str:
     """The file that Python takes for a module of which a file imports a name: by dots, beside the file, or in its own package; "" where
     it may be another one, as in a folder above (``datasets.py`` there, or the library)."""

@@ -25,6 +25,7 @@ WORDS = {
     "in-a-test": (NAME, "it is part of a unit test"),
     "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
     "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
+    "no-name": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
     "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
     "no-import": (RESOLVED, "it cannot run: its file imports `{}`, which is not there"),
     "old-python": (RESOLVED, "written for Python 2, which had `{}`"),
@@ -158,8 +159,10 @@ def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY
     """Why evaluating an expression raises whatever its names hold."""
     project, (path, qualname, _) = world.project, ref
     match part:
-        case ir.Name(id=name) if _old(name) and name not in function.locals and project.is_unbound(path, name):
-            return _reason("old-python", name)  # any other name may be bound in what the file is a piece of
+        case ir.Name(id=name) if name not in function.locals and project.is_unbound(path, name):
+            if _old(name):
+                return _reason("old-python", name)
+            return _reason("no-name", name) if project.is_part_of_a_program(path) else None
         case ir.Attr() if (text := dotted(part)).count(".") == 1 and "(" not in text:
             absolute, module = f"{project.resolve(path, text, qualname)}", text.partition(".")[0]
             if absolute in OLD_PYTHON and project.imported(path, module) == absolute.partition(".")[0]:
