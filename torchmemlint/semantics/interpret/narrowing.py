@@ -205,7 +205,12 @@ def asks_for_number(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> bool:
     """``isinstance(x, (int, float, np.ndarray))``: what passes is no tensor."""
     if dotted(func) != "isinstance" or len(rest) != 1:
         return False
-    names = type_names(rest[0].value)
+    return is_plain_type(rest[0].value)
+
+
+def is_plain_type(expr: ir.Expr) -> bool:
+    """Whether all types that an annotation, or the second argument of ``isinstance``, names are of no tensor."""
+    names = type_names(expr)
     return bool(names) and all(name.rpartition(".")[2] in PLAIN_TYPES for name in names)
 
 

@@ -12,7 +12,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import is_abstract
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.identity import cache_of, callable_given, entries_of, module_given, parametric
-from torchmemlint.semantics.interpret import classify, note_given_away, object_attribute, record_helper
+from torchmemlint.semantics.interpret import classify, is_plain_type, note_given_away, object_attribute, record_helper
 from torchmemlint.semantics.mode import decorated_mode, start_mode
 from torchmemlint.semantics.models import check_decorator, handed_output, run_function, take_body
 from torchmemlint.semantics.roots import assembly
@@ -105,6 +105,8 @@ def note_cache(m: Machine, decorator: ir.Expr, cache: CallableUse, function: ir.
     things: list[tuple[str, int]] = []
     ref = m.record.root
     for param in function.params:
+        if param.annotation is not None and is_plain_type(param.annotation):
+            continue
         for atom in given[param.name]:
             if type(atom) is not Obj:
                 continue
