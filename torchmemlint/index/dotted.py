@@ -77,9 +77,14 @@ def branch_text(node: ast.expr) -> str:
     return test_text(node)
 
 
+SEQUENCES = frozenset({"list", "List", "Sequence", "Iterable", "Collection", "tuple", "Tuple", "set", "Set"})
+MAPPINGS = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
+"""Annotations of containers, by their last names (docs.python.org/3/library/typing.html)."""
+
+
 def annotation_text(node: ast.expr | None) -> str:
     """Dotted text of the class that an annotation names: X of ``"X"``, ``X | None``, ``Annotated[X, …]`` …; ``Callable`` of
-    ``Callable[…, X]`` where X is no tensor."""
+    ``Callable[…, X]`` where X is no tensor; ``X[]`` of ``list[X]``, ``X{}`` of ``dict[str, X]``."""
     if node is None:
         return ""
     if isinstance(node, ast.Constant):
@@ -100,8 +105,17 @@ def annotation_text(node: ast.expr | None) -> str:
             options = list(inner[:1])
         elif name == "Callable" and annotation_text(inner[-1]).rpartition(".")[2] != "Tensor":
             return dotted(node.value)  # what returns a tensor may be a network
+        elif name in SEQUENCES and (len(inner) == 1 or (isinstance(inner[-1], ast.Constant) and inner[-1].value is ...)):
+            return _held(inner[0], "[]")
+        elif name in MAPPINGS and len(inner) == 2:
+            return _held(inner[1], "{}")
     found = [option for option in options if not (isinstance(option, ast.Constant) and option.value is None)]
     return annotation_text(found[0]) if len(found) == 1 else ""
+
+
+def _held(element: ast.expr, brackets: str) -> str:
+    text = annotation_text(element)
+    return f"{text}{brackets}" if text and text[-1] not in "]}" else ""
 
 
 @lru_cache(maxsize=1000)

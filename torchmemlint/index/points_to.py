@@ -48,10 +48,20 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
-    """A method of outside code that returns its receiver (``module.to``)."""
+class Annotated:
+    """A container whose elements are objects of the class that ``text`` means in the class ``owner`` of ``path``."""
 
-    instance: Instance
+    path: str
+    owner: str
+    text: str
+    is_mapping: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A method of outside code that returns its receiver (``module.to``), or the elements of its receiver (``dict.values``)."""
+
+    instance: Instance | Annotated
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ class Elements:
     text: str
 
 
-Value = Union[Symbol, Instance, Method, Same, Super, Elements]
+Value = Union[Symbol, Instance, Method, Same, Super, Elements, Annotated]
 
 
 class PointsTo:
@@ -185,6 +195,8 @@ class PointsTo:
         return ()
 
     def _annotated(self, path: str, owner: str, annotation: str) -> tuple[Value, ...]:
+        if annotation[-1:] in ("]", "}"):
+            return (Annotated(path, owner, annotation[:-2], annotation[-1] == "}"),)
         symbol = (
             self._names.class_symbol(ClassRef(path, f"{owner}.?"), annotation)
             if owner
@@ -217,6 +229,8 @@ class PointsTo:
                 return (Method(method, value.klass, True),)
             bases = [base for base in self._classes.mro(value.klass) if isinstance(base, str) and base != UNKNOWN_BASE]
             return tuple(outside(f"{base}.{name}") for base in bases[:1])
+        if isinstance(value, Annotated) and value.is_mapping and name == "values":
+            return (Same(value),)
         if isinstance(value, Outside | Module):
             symbol = self._names.member(value, name)
             return self._symbol(symbol) if symbol is not None else ()
@@ -270,6 +284,8 @@ class PointsTo:
     def _item(self, value: Value) -> tuple[Value, ...]:
         if isinstance(value, Elements):
             return self.values(value.path, value.qualname, value.text)
+        if isinstance(value, Annotated):
+            return self._annotated(value.path, value.owner, value.text)
         return (value,) if isinstance(value, ClassRef) else ()
 
     def _call(self, value: Value) -> tuple[Value, ...]:

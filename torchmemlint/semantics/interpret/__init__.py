@@ -18,7 +18,7 @@ from torchmemlint.semantics.interpret.elements import adopt, copy_contents, forg
 from torchmemlint.semantics.interpret.expressions import evaluate_constant
 from torchmemlint.semantics.interpret.handlers import OOM_WORDS, record_helper
 from torchmemlint.semantics.interpret.iterations import ANY_WIDTH, width_of_loop
-from torchmemlint.semantics.interpret.names import classify, function_value, named
+from torchmemlint.semantics.interpret.names import annotated_container, classify, function_value, named
 from torchmemlint.semantics.interpret.narrowing import is_plain_type
 from torchmemlint.semantics.interpret.operators import arithmetic, in_role, made_in_mode, whole_logits
 from torchmemlint.semantics.interpret.stores import FILLS_LISTS, RECORDED, STORING, makes_recorder, note_kept, record, store_in
@@ -32,6 +32,7 @@ __all__ = [
     "STORING",
     "accumulate_into",
     "adopt",
+    "annotated_container",
     "arithmetic",
     "assignment",
     "attribute_of",
@@ -43,8 +44,8 @@ __all__ = [
     "function_value",
     "hold_loaded",
     "in_role",
-    "items_of",
     "is_plain_type",
+    "items_of",
     "iterate",
     "leaf_tensor",
     "loops",

@@ -19,7 +19,7 @@ from torchmemlint.semantics.identity import (
     makes_bare,
     parametric_attributes,
 )
-from torchmemlint.semantics.interpret.names import classify, function_value, named, note_bare
+from torchmemlint.semantics.interpret.names import annotated_container, classify, function_value, named, note_bare
 from torchmemlint.semantics.interpret.operators import in_role, made_in_mode
 from torchmemlint.semantics.interpret.stores import makes_recorder
 from torchmemlint.semantics.interpret.unknown_parts import MAX_PART_TEXT, leaf_tensor, part_of
@@ -234,6 +234,10 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         if (plain := plain_callable(m, info.cls, name, init)) is not None:
             return plain
         if found:
+            ref = FunctionRef(class_path(m, info.cls, name), found[0].method or MODULE)
+            container = annotated_container(m, ref, f"self.{name}", text, (oid, name), state) if found[0].method else None
+            if container is not None:
+                return container
             cls = (
                 project.attribute_class(info.cls, name)
                 or project.class_by_methods(class_path(m, info.cls, name), found[0].method, f"self.{name}")

@@ -14,6 +14,8 @@ from torchmemlint.semantics.identity import (
     trains_in,
 )
 from torchmemlint.semantics.state import (
+    ANY_PART,
+    ELEMENTS,
     EXPRESSIONS,
     MODULE,
     NONE,
@@ -142,6 +144,23 @@ def taken_method(m: Machine, path: str, text: str | None) -> Value | None:
     absolute = m.world.project.resolve(path, owner, MODULE) if owner else None
     cls = m.world.symbol(absolute) if absolute else None
     return frozenset((Method(frozenset((Cls(cls.path, cls.qualname),)), method),)) if isinstance(cls, ClassRef) else None
+
+
+def annotated_container(m: Machine, ref: FunctionRef, text: str, name: str, key: object, state: State) -> Value | None:
+    """The container that a parameter or an attribute, which stands as ``text`` in a function, is by its annotation, where that says of
+    what class its elements are: ``models: list[nn.Module]``; None for anything else."""
+    found = m.world.project.class_of(ref.path, ref.qualname, f"{text}[]")
+    if found is None:
+        return None
+    mapping = m.world.project.class_of(ref.path, ref.qualname, f"{text}.values()[]") is not None
+    inner = m.outside(Kind.THING, f"{name}{ANY_PART}", found, key=(key, ELEMENTS))
+    classify(m, inner, found, name)
+    if m.heap[inner].kind is Kind.THING:
+        return None
+    oid = m.outside(Kind.DICT if mapping else Kind.LIST, name, None, key=(key, "annotated"))
+    state.vars.setdefault((oid, ELEMENTS), frozenset((Obj(inner),)))
+    m.holders.setdefault(inner, oid)
+    return frozenset((Obj(oid),))
 
 
 def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> None:

@@ -12,7 +12,14 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import is_abstract
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.identity import cache_of, callable_given, entries_of, module_given, parametric
-from torchmemlint.semantics.interpret import classify, is_plain_type, note_given_away, object_attribute, record_helper
+from torchmemlint.semantics.interpret import (
+    annotated_container,
+    classify,
+    is_plain_type,
+    note_given_away,
+    object_attribute,
+    record_helper,
+)
 from torchmemlint.semantics.mode import decorated_mode, start_mode
 from torchmemlint.semantics.models import check_decorator, handed_output, run_function, take_body
 from torchmemlint.semantics.roots import assembly
@@ -143,7 +150,7 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
                 bind_maybe_frozen(m, me, owner, state)
         start = 1
     for param in params[start:]:
-        state.vars[m.frame, param.name] = root_parameter(m, param)
+        state.vars[m.frame, param.name] = root_parameter(m, param, state)
     handed = handed_output(m)
     if handed is not None and handed[0] < len(params):
         state.vars[m.frame, params[handed[0]].name] = handed[1]
@@ -171,7 +178,7 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
                 m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
 
 
-def root_parameter(m: Machine, param: ir.Param) -> Value:
+def root_parameter(m: Machine, param: ir.Param, state: State) -> Value:
     if param.kind is ParamKind.VAR_POSITIONAL:
         return UNKNOWN
     if param.kind is ParamKind.VAR_KEYWORD:
@@ -185,6 +192,8 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == TENSOR:
         found = None
+    elif found is None and (held := annotated_container(m, ref, param.name, param.name, ("param", m.frame, param.name), state)):
+        return held
     if found is None and param.name in m.world.memoize(used_as_objects, ref):
         found = module_given(m.world, ref, param.name) or m.world.memoize(callable_given, (ref, param.name))
     classify(m, oid, found, param.name)
