@@ -20,6 +20,7 @@ from torchmemlint.semantics.interpret.accumulation import (
 )
 from torchmemlint.semantics.interpret.call_effects import gradients_freed, record_environment
 from torchmemlint.semantics.interpret.elements import adopt, iterate, put
+from torchmemlint.semantics.interpret.iterations import same_in
 from torchmemlint.semantics.interpret.stores import keep_attribute, keep_on_context, note_kept, store_in
 from torchmemlint.semantics.interpret.unknown_parts import part_of, thing_element
 from torchmemlint.semantics.state import (
@@ -240,9 +241,11 @@ def put_item(
         marked = outside_total(m, oid, place, text, "+", value, fresh_graphs(m, graphs), hints, node, term_of(source, text))
     else:
         stored = source if source is not None else target
+        replaced = same_in(m, target.index) if key is None else frozenset()
         marked = store_in(
-            m, oid, text, StoreKind.ITEM, value, node, stored, state, keyed=True, constant_key=key is not None or slots
-        )
+            m, oid, text, StoreKind.ITEM, value, node, stored, state, keyed=True, constant_key=key is not None or slots,
+            replaced=replaced,
+        )  # fmt: skip
     put(m, oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
     if not slots and is_missing(target, key, m.site(node).guards):
         adopt(m, oid, value)

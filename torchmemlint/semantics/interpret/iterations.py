@@ -73,6 +73,13 @@ def loops_passed_once(m: Machine, test: ir.Expr, holds: bool) -> list[Loop]:
     ]
 
 
+def same_in(m: Machine, exprs: list[ir.Expr]) -> frozenset[Loop]:
+    """The loops around in the same function in whose iterations these expressions stay the same: what one stores under such a key, the next
+    replaces."""
+    own = [loop for loop in m.loops if loop[0] == m.frame and loop in m.loop_statements]
+    return frozenset(loop for loop in own if all(_stays(m.loop_statements[loop], expr) for expr in exprs))
+
+
 def _compared(test: ir.Expr, holds: bool) -> Iterator[tuple[str, ir.Expr]]:
     """The names that equal an expression wherever the test is true, or false."""
     match test:

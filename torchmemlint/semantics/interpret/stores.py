@@ -71,9 +71,10 @@ def store_in(
     state: State,
     keyed: bool = False,
     constant_key: bool = False,
+    replaced: frozenset[tuple[int, int]] = frozenset(),
 ) -> Value:
     """A value is put into a holder; emitted when the holder outlives a loop or the calls of the root function. Returns the value
-    as it lies in the holder, marked."""
+    as it lies in the holder, marked. In the loops in which it is ``replaced``, an iteration keeps nothing of the one before."""
     graphs, hints, outputs, flags = m.deep(value, state)
     note_kept(m, flags)
     things = frozenset(m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING)
@@ -87,7 +88,8 @@ def store_in(
     info = m.heap[oid]
     if (not keyed and info.kind in CONTAINERS) or (info.kind is Kind.THING and not keyed):
         state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), shallow(value))
-    loop = m.outlived_loop(oid)
+    outlived = tuple(loop for loop in m.outlived_loops(oid) if loop not in replaced)
+    loop = outlived[-1] if outlived else None
     if loop is None and not info.external:
         return value
     if (not graphs and not hints and not outputs) or is_number_either_way(stored):
@@ -98,7 +100,7 @@ def store_in(
         Store(
             m.site(node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
             *half_fix(stored), constant_key, info.frame,
-            all(type(a) is Tensor for a in value), m.outlived_loops(oid), bool(outputs) and is_of_tensors(m, value, state),
+            all(type(a) is Tensor for a in value), outlived, bool(outputs) and is_of_tensors(m, value, state),
         ),
         tag=f"{oid}",
     )  # fmt: skip
