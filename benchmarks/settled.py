@@ -6,7 +6,7 @@ one for each finding; a run that is stopped goes on where it was. The table at t
 
 ``--fixes`` runs the fixes of these findings instead, each beside the original (``confirm --fix``), and counts by rule how many change nothing,
 how many change the program, and how many could not be run.
-The repositories are not part of this one; `benchmarks/field/repositories.md` names them.
+The repositories are not part of this one; `benchmarks/field/repositories.txt` names them.
 """
 
 from __future__ import annotations

@@ -129,15 +129,15 @@ def test_one_place_is_drawn_once() -> None:
 def test_readers_are_told_nothing_of_facts(
     repositories: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    work, sample = repositories.parent / "work", repositories.parent / "sample.txt"
-    sample.write_text("# a sample\nowner/name 0123\nowner/absent 4567\n")
+    work = repositories.parent / "work"
     work.mkdir()
     (work / "owner+name.json").write_text(json.dumps(silenced.collected(repositories / "owner+name")))
-    monkeypatch.setattr(sys, "argv", ["silenced", str(repositories), str(work), "--sample", str(sample)])
+    monkeypatch.setattr(silenced, "repositories", lambda: {"first": {"owner/name": "0123", "owner/absent": "4567"}})
+    monkeypatch.setattr(sys, "argv", ["silenced", str(repositories), str(work), "--sample", "first"])
     silenced.main()
     assert "1 repositories that are not there" in capsys.readouterr().out
     drawn = [json.loads(line) for line in (work.parent / "work.jsonl").read_text().splitlines()]
     told = [json.loads(line) for line in (work.parent / "work_list.jsonl").read_text().splitlines()]
-    assert {one["commit"] for one in drawn} == {"0123"}
+    assert {(one["sample"], one["commit"]) for one in drawn} == {("first", "0123")}
     assert [one["id"] for one in drawn] == [one["id"] for one in told] == [*range(1, len(told) + 1)]
     assert {*told[0]} == {"id", "repo", "path", "cell", "row", "code", "callee"}

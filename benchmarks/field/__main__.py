@@ -1,5 +1,5 @@
-"""``python -m benchmarks.field PACKAGES_DIR --field FIELD_DIR``: lints each labelled package, scores the findings and
-writes the record.
+"""``python -m benchmarks.field PACKAGES_DIR --field FIELD_DIR``: lints each labelled package, scores the findings, and
+writes the record where ``--record`` says.
 
 PACKAGES_DIR holds one folder for each unpacked package; FIELD_DIR holds ``labels.jsonl`` and ``score.py``, which takes
 PACKAGES_DIR and ``--findings FILE`` and prints the table and then, on its last line, the figures as one JSON object.
@@ -26,7 +26,6 @@ from typing import Any
 from torchmemlint import __version__
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RECORD = Path(__file__).parent / "score.md"
 
 
 class Failed(Exception):
@@ -161,7 +160,7 @@ def record(revision: str, runs: list[Run], table: str, figures: dict[str, Any], 
     return "\n".join(lines)
 
 
-def measure(packages: Path, labels: Path, jobs: int, base: str | None, to: Path) -> None:
+def measure(packages: Path, labels: Path, jobs: int, base: str | None, to: Path | None) -> None:
     """Lints, scores, writes the record and prints what the run is for."""
     names = labelled(packages, labels)
     revision = output("git", "describe", "--always", "--dirty")
@@ -170,7 +169,8 @@ def measure(packages: Path, labels: Path, jobs: int, base: str | None, to: Path)
     )  # a name that means nothing is reported at once
     runs = lint_all(packages, names, ROOT, jobs)
     table, figures = score(packages, labels, runs)
-    to.write_text(record(revision, runs, table, figures, jobs), encoding="utf-8")
+    if to:
+        to.write_text(record(revision, runs, table, figures, jobs), encoding="utf-8")
     print(table)
     if base:
         with checkout(base) as tree:
@@ -186,7 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--field", type=Path, required=True, metavar="FIELD_DIR", help="where labels.jsonl and score.py are")
     parser.add_argument("--jobs", type=int, default=2, help="packages linted side by side (2)")
     parser.add_argument("--diff", metavar="REV", help="also print the findings added and removed since this git revision")
-    parser.add_argument("--record", type=Path, default=RECORD, help="the file to write (benchmarks/field/score.md)")
+    parser.add_argument("--record", type=Path, help="a file to write: the score, the findings by rule, and the seconds")
     asked = parser.parse_args(argv)
     try:
         measure(asked.packages.resolve(), asked.field.resolve(), asked.jobs, asked.diff, asked.record)

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
+READINGS = FOLDER / "readings.jsonl"
+REPOSITORIES = FOLDER / "repositories.txt"
 RECORD = FOLDER / "evidence.jsonl"
 HELD_OUT = ("eleventh", "eighteenth", "twentieth-c")
 """Samples that are never fitted, and never read for causes again."""
@@ -27,13 +29,20 @@ Entry = Mapping[str, Any]
 
 
 def readings() -> Iterator[dict[str, Any]]:
-    """Each finding that two readers read, with the sample that it is of."""
-    for path in sorted(FOLDER.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            if "verdicts" in row and path != RECORD:
-                part = f"-{row['part']}" if row.get("part") else ""
-                yield {"sample": f"{path.stem}{part}", **row}
+    """Each finding that was read, with its sample, or the part of it."""
+    for line in READINGS.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        yield row | {"sample": f"{row['sample']}-{row['part']}"} if row.get("part") else row
+
+
+def repositories() -> dict[str, dict[str, str]]:
+    """Sample → repository → the commit that was read."""
+    out: dict[str, dict[str, str]] = {}
+    for line in REPOSITORIES.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            sample, repository, commit = line.split()
+            out.setdefault(sample, {})[repository] = commit
+    return out
 
 
 def as_read(row: Entry) -> dict[str, Any]:
@@ -77,7 +86,7 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    read = [*readings()]
+    read = sorted(readings(), key=lambda one: str(one["sample"]))  # as evidence.jsonl is ordered
     by_repository: dict[str, list[dict[str, Any]]] = {}
     for one in read:
         if "evidence" not in one:

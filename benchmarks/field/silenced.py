@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.field.evidence import FOLDER, readings
+from benchmarks.field.evidence import readings, repositories
 from torchmemlint.analysis import make_runs
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Confidence, Finding, Severity, Span
@@ -260,9 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("repositories", type=Path)
     parser.add_argument("work", type=Path)
-    parser.add_argument(
-        "--sample", type=Path, default=FOLDER / "twentyfirst.txt", help="repositories and their commits, a line each"
-    )
+    parser.add_argument("--sample", default="twentyfirst", help="a sample of repositories.txt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", metavar="OWNER+NAME", help="collect in this repository, and draw nothing")
     options = parser.parse_args()
@@ -271,17 +269,16 @@ def main() -> None:
         text = json.dumps(collected(options.repositories / options.only))
         (options.work / f"{options.only}.json").write_text(text, encoding="utf-8")
         return
-    lines = options.sample.read_text(encoding="utf-8").splitlines()
-    commits = {line.split()[0]: line.split()[1] for line in lines if line.strip() and not line.startswith("#")}
     candidates: list[Entry] = []
     counts = Counter[str]()
-    for repository, commit in sorted(commits.items()):
+    for repository, commit in sorted(repositories()[options.sample].items()):
         name = repository.replace("/", "+")
         there = (options.repositories / name).is_dir()
         given = of_repository(options.repositories, name, options.work) if there else None
         counts["repositories" if given else "repositories that failed" if there else "repositories that are not there"] += 1
         if given:
-            candidates += [{"repo": repository, "commit": commit} | one for one in given["candidates"]]
+            of = {"sample": options.sample, "repo": repository, "commit": commit}
+            candidates += [of | one for one in given["candidates"]]
             counts["candidates without a place"] += given["unplaced"]
             counts["crashes"] += len(given["crashes"])
     taken = numbered(drawn(candidates, options.seed, frozenset(row["repo"] for row in readings())))
