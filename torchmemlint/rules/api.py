@@ -74,7 +74,7 @@ def is_legacy(target: tuple[int, int] | None) -> bool:
 
 
 class NoFix(str):
-    """Why a finding has no fix though its rule has one; the finding's help says it."""
+    """Why a finding has no fix though its rule has one; the finding's help says it. "" where no reason is known for sure."""
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class Flow:
         evidence = self.evidence(rule.about, doubts)
         chance = probability(rule.code, evidence)
         if isinstance(fix, NoFix):
-            help, fix = f"{help}; there is no automatic fix: {fix}", None
+            help, fix = f"{help}; there is no automatic fix{fix and ': '}{fix}", None
         if is_legacy(self.runs.world.settings.target_torch):
             severity, help = Severity.NOTE, f"written for torch before 0.4, which has no `no_grad`: {help}"
         elif (severity or rule.severity) is not Severity.NOTE and (why := self.why_not_run(site)):
@@ -280,8 +280,8 @@ class Flow:
         if source.rstrip().endswith(text):
             return NoFix(f"`{text}` is there")
         seen = shown(self.runs.world, self.frame(site).ref, node, container, strict)
-        if seen.why or not (seen.surely or sure):
-            return NoFix(seen.why or "nothing shows that it is a tensor on every path")
+        if seen.may_not or not (seen.surely or sure):
+            return NoFix(seen.why)
         if is_primary(source):
             end = lowered.span(node).end
             return Fix(message, safety, (Edit(Span(end, end), text),))

@@ -18,7 +18,7 @@ from torchmemlint.rules.reach import (
     is_read_on_host,
     is_without_gpu,
 )
-from torchmemlint.semantics.dense import WIDE, is_made_of_dense, is_one_layer
+from torchmemlint.semantics.dense import WIDE, is_class_of_dense, is_made_of_dense, is_one_layer
 from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
@@ -251,7 +251,7 @@ def hangs_for_sure(gid: int, graph: Graph, flow: Flow) -> bool:
 def are_dense(graph: Graph, flow: Flow) -> bool:
     """Whether every visible network that a forward may be of is made of narrow linear layers alone."""
     classes = classes_of(graph, flow)
-    if classes and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes):
+    if classes and all(isinstance(cls, ClassRef) and flow.runs.world.memoize(is_class_of_dense, cls) for cls in classes):
         return True
     world, asked = flow.runs.world, (flow.frame(graph.site).ref, graph.what)
     return world.memoize(sizes_of, asked).visible and world.memoize(is_made_of_dense, asked)
@@ -302,27 +302,3 @@ def copied(world: World, ref: FunctionRef, text: str) -> str:
         return ""
     given = calls[kept.index(text)].args
     return given[0].name if given else ""
-
-
-def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
-    """Whether a module of the project is made of narrow linear layers alone."""
-    world = flow.runs.world
-    if cls is None or depth == MAX_DEPTH or not world.is_module_class(cls):
-        return False
-    own = [each for each in world.project.mro(cls) if isinstance(each, ClassRef)]
-    linear = False
-    for each in own:
-        for facts in world.within(each.path, each.qualname):
-            for call in facts.calls:
-                found = world.project.resolve(each.path, call.callee, facts.qualname) or ""
-                if found.startswith("torch.nn.") and not found.startswith(NO_LAYERS):
-                    if found.rpartition(".")[2] not in DENSE | {"Module"}:
-                        return False
-                    if any(arg.const.isdecimal() and int(arg.const) > WIDE for arg in call.args):
-                        return False
-                    linear = linear or TORCH.names["linear"] in found
-                elif isinstance(symbol := world.symbol(found) if found else None, ClassRef) and world.is_module_class(symbol):
-                    if not is_dense(symbol, flow, depth + 1):
-                        return False
-                    linear = True
-    return linear

@@ -36,7 +36,8 @@ It does not report:
 - unit tests, and functions that only methods of `unittest.TestCase` call.
 
 ## What it costs
-- Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
+- Results are kept with their graphs (error; warning where the graphs are small or in host memory, as below, and more than 100 are kept, or
+  nobody knows how many): one whole graph per step. Measured on the CPU with a 6-layer transformer
   encoder: 19.0 MB per step, until memory runs out, with or without `.cpu()`. A list, a dict, a total or a meter keeps what
   a criterion made of them, too; a state that goes from one forward into the next keeps all of them.
 - Results are dropped or detached (warning): no growth, but a higher peak, because each graph lives until its result is
@@ -52,8 +53,12 @@ It does not report:
   - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
   - where a file that defines networks tries one out when it is started, without the weights of a training;
   - in a function that nothing calls, in a file or class that scripts use;
-  - in a program that moves nothing to a device, where an input is made on the host and not moved, or where `numpy()` of the
-    result would raise for a tensor on a GPU: the graphs are in host memory.
+  - in a program that moves nothing to a device, of a network that is moved to the host (`device = torch.device("cpu")`), where an input
+    is made on the host and not moved, or where `numpy()` of the result would raise for a tensor on a GPU: the graphs are in host
+    memory.
+
+  This goes by what the code shows. The widths, the device or the number of iterations that an option, a configuration file or unseen code
+  decides are not known, and make no note of it.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example
@@ -160,7 +165,7 @@ from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim, is_detached_in_place, is_over_parts
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import Accumulate, Store
+from torchmemlint.semantics.events import Accumulate, Backward, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind, Site
 from torchmemlint.semantics.parameters import is_module_given
 from torchmemlint.semantics.retained import GATHERING
@@ -402,7 +407,7 @@ def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tup
 def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
     stays = flow.own(event.site) or comes_out(event, flow)
-    again = bool(event.site.loops) and not ends_the_program(event.site, flow)
+    again = bool(event.site.loops) and turns_of(event.site.loops, flow) not in (0, 1) and not ends_the_program(event.site, flow)
     if again and (place := left_in(event, flow)):
         return LEFT_COST.format(place=place)
     return LOOP_COST if again and stays and not is_cut_at_once(event, flow) else PEAK_COST
@@ -505,12 +510,20 @@ def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     """``with torch.set_grad_enabled(…)`` around the statement, with the test of the phase that trains."""
     test = flow.training_test(event)[1]
     names = {p.name for p in flow.runs.world.header(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
-    if not flow.own(event.site):
+    if not flow.own(event.site) and is_trained_by_callees(flow):
         return NoFix("the same statement is trained in another phase, by a function that it calls")
     if not test or not set(BARE_NAMES.findall(STRINGS.sub("", test))) <= names:
         return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
-    return flow.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
+    return flow.under_no_grad(flow.own_site(event.site), "Enable grad mode only for training, in this statement", call)
+
+
+def is_trained_by_callees(flow: Flow) -> bool:
+    """Whether functions that the root calls back-propagate, in some phase."""
+    phases = (Flow(flow.runs, record, flow.path) for record in flow.runs.records(flow.record.root))
+    return any(
+        isinstance(each, Backward) and not phase.own(each.site) for phase in phases for each in phase.record.events.values()
+    )
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:

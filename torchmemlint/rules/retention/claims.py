@@ -19,7 +19,7 @@ from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import guarded, is_called_by_forwards
 from torchmemlint.semantics.emptied import is_only_filled
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
+from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Event, Store
 from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.state import Kind, Mode
 from torchmemlint.semantics.text import text_of
@@ -34,7 +34,7 @@ NODES_COST = (
     "graph nodes: the backward freed the saved tensors that it used, but host memory grows by about 0.5 kB per graph node each step, "
     "and the kept tensor itself stays"
 )
-WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
+WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step"
 ONLY_FILLED_COST = (
     "retains the tensor and the nodes of its graph in every call, whoever back-propagates, and what the graph saved where nobody does: "
     "nothing reads or empties the list"
@@ -230,17 +230,18 @@ def resets_of(event: Accumulate | Store, flow: Flow) -> set[tuple[str, ...]]:
 
 
 def is_of_one_update(event: Accumulate | Store, flow: Flow) -> bool:
-    """Whether what is kept starts again with each update of the parameters, under the very test of it (``if step % 8 == 0:
-    optimizer.step(); total = 0``): it is of few steps."""
-    updates = {
-        each.site.guards
-        for each in flow.record.events.values()
-        if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP and flow.own(each.site)
-    }
+    """Whether what is kept starts again with each update of the parameters, or each backward, under the very test of it (``if step % 8
+    == 0: optimizer.step(); total = 0``), in the function or in one that it calls there: it is of few steps."""
+    updates = {flow.own_site(each.site).guards for each in flow.record.events.values() if is_update(each)}
     return any(
         guards and (guards in updates or any(word in test for test in guards for word in UPDATES))
         for guards in resets_of(event, flow)
     )
+
+
+def is_update(event: Event) -> bool:
+    """Whether an event ends what several iterations add up: a backward, or an optimizer's step."""
+    return isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP)
 
 
 UPDATES = TORCH.words["updates-now"]
@@ -268,7 +269,9 @@ def price_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Price:
     """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop around
     that creates the holder again, or the end of the function that made it."""
     few = {"few": lambda: why_few(claimed, event, flow), **of_graphs(claimed.gids, flow)}
-    found = price(claimed.growth, claimed.cost, few, turns_of(event.outlived or (event.loop,), flow) if event.loop else -1)
+    turns = turns_of(event.outlived or (event.loop,), flow) if event.loop else -1
+    bounded = claimed.growth == WHOLE and bool(resets_of(event, flow))
+    found = price(UNTIL_EMPTIED if bounded else claimed.growth, claimed.cost, few, turns)
     if found.severity is Severity.NOTE:
         return found  # it says why it is little
     return Price(found.severity, f"{found.cost}{until(claimed, event, flow)}")
@@ -283,7 +286,7 @@ def until(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
         return f"; all of it is freed when the outer loop resets `{short(event.place)}`"
     if is_dropped_at_return(event, flow):
         return f"; all of it is freed when `{short(flow.record.root.qualname)}` returns"
-    return ""
+    return ", until memory runs out" if claimed.cost == WHOLE_COST else ""
 
 
 def is_computed(event: Store) -> bool:
