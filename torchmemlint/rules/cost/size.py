@@ -233,7 +233,13 @@ def chains(graph: Graph, flow: Flow) -> Iterator[Graph]:
     """The forward itself, or modules that run inside it, if what one gives goes into its next run in the loop (``hidden``, an attribute
     with a state): all of its iterations' graphs are attached to each other. What runs in a loop inside the forward goes into its next
     run there, as the layers of a network do."""
-    own = graph.site.loops
+    own, record = graph.site.loops, flow.record
+    brought = {place[1] for (place, loop), gids in record.carried.items() if loop in own and graph.gid in gids}
+    round_ = {
+        gid for gid in graph.parents if record.graphs[gid].kind is GraphKind.CARRIED and record.graphs[gid].what in brought
+    }
+    if round_:
+        yield graph
     for each in (graph, *flow.made_inside(graph.site)) if own else ():
         deeper = each.site.loops != own
         if any(gid == graph.gid if deeper else hangs_for_sure(gid, each, flow) for gid in each.parents):

@@ -211,7 +211,7 @@ GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
 ROUND_COST = "each call's graph includes that of the call before: `{place}` keeps all of them until it is set anew"
 HANDED_COST = "`{keeper}` keeps the graph of every iteration until the object that it belongs to is emptied or dropped"
 LEFT_COST = f"{PEAK_COST.replace('one extra graph', 'two extra graphs')}, as `{{place}}` keeps that of the call before"
-LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
+LOOP_COST = f"{PEAK_COST}, and one more for each earlier result that something still holds"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
@@ -238,7 +238,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         and not e.constant_key
         and is_kept_for_sure(event, hanging & e.graphs, flow)
         and not is_over_parts(flow, e.loop, (event,))  # as many as the network has layers
-        and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
+        and turned(e, event)  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
         and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
@@ -250,7 +250,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         and not e.through_module
         and not is_over_parts(flow, e.loop, (event,))
         and not is_detached_in_place(flow, e.mark)
-        and e.loop in event.site.loops
+        and turned(e, event)
         and flow.own(e.site)
     ]
     if not verdict.evaluated and any(isinstance(e, Accumulate) and keeps_whole_graphs(e, flow) for e in totals):
@@ -259,7 +259,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
     growth, cost, loops = (
-        ("whole-graphs", KEPT_COST, [e.loop for e in kept + totals if e.loop is not None])
+        ("whole-graphs", KEPT_COST, [loop for e in kept + totals for loop in turned(e, event)[-1:]])
         if kept or totals or elsewhere
         else bounded(event, verdict.fate, hanging, flow)
     )
@@ -289,6 +289,12 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         site.loops,
         cause=meeting(verdict.fate.cuts, flow) if flow.beside_backward(event) else "",
     )
+
+
+def turned(keeping: Accumulate | Store, event: Graph) -> list[tuple[int, int]]:
+    """The loops around a forward whose turns each add what it gives to what is kept, be it in a loop of their own."""
+    outlived = keeping.outlived or (() if keeping.loop is None else (keeping.loop,))
+    return [loop for loop in outlived if loop in event.site.loops]
 
 
 def is_kept_for_sure(event: Graph, gids: frozenset[int], flow: Flow) -> bool:
