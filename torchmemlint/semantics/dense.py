@@ -51,6 +51,12 @@ def _layers_of(world: World, asked: tuple[FunctionRef, str], kinds: frozenset[st
         return [0]
 
 
+def attends(names: frozenset[str]) -> bool:
+    """Whether a method's names are those of an attention, whose graph has all pairs of positions, whatever layers are around it."""
+    written_out = bool(names & TORCH.words["softmax"]) and bool(names & TORCH.words["turns"])
+    return written_out or TORCH.names["fused-attention"] in names
+
+
 class _Layers(Counter):
     """Counts the layers that a constructor makes, and ends at one of another kind."""
 
@@ -65,6 +71,11 @@ class _Layers(Counter):
         if not self.made:
             raise Unbounded
         return self.made
+
+    def instance(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> UnknownPart:
+        if any(attends(facts.names) for facts in self.world.within(cls.path, cls.qualname)):
+            raise Unbounded
+        return super().instance(cls, args, keywords)
 
     def branch(self, statement: ir.If, scope: Environment) -> None:
         test = self.value(statement.test, scope)

@@ -126,7 +126,7 @@ EVENT = Graph
 
 COST = "one extra graph at peak, in addition to the trained one"
 BOUND_COST = ", and one more for each earlier result that something still holds"
-UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nothing reads or frees"
+UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which no optimizer uses"
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 

@@ -148,7 +148,7 @@ from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.rules.evidence.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
-from torchmemlint.rules.evidence.standing import comes_out, twins
+from torchmemlint.rules.evidence.standing import twins
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import above_function, guard_statement, why_not_function
@@ -412,11 +412,10 @@ def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tup
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
-    stays = flow.own(event.site) or comes_out(event, flow)
     again = bool(event.site.loops) and turns_of(event.site.loops, flow) not in (0, 1) and not ends_the_program(event.site, flow)
     if again and (place := left_in(event, flow)):
         return LEFT_COST.format(place=place)
-    return LOOP_COST if again and stays and not is_cut_at_once(event, flow) else PEAK_COST
+    return LOOP_COST if again and not is_cut_at_once(event, flow) else PEAK_COST
 
 
 def left_in(event: Graph, flow: Flow) -> str:
