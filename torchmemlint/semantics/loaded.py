@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 
 from torchmemlint.index.project import FunctionRef
@@ -88,8 +87,8 @@ class Taken(Tracker):
 
 
 def is_computation(name: str) -> bool:
-    """Whether a function computes with the tensors that it is given: Python's own do so with numbers."""
-    return (name in TORCH.methods or name in TORCH.words["joins"]) and not hasattr(builtins, name)
+    """Whether a function computes with the tensors that it is given."""
+    return name in TORCH.methods or name in TORCH.words["joins"]
 
 
 @bounded(TOO_MUCH)
