@@ -32,8 +32,6 @@ from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-DENSE = TORCH.words["dense-layers"]
-NO_LAYERS = tuple(f"{package}." for package in sorted(TORCH.words["no-layers"]))
 MAX_DEPTH = 3
 """How far a module is followed into those that it is made of."""
 LAYERS = TORCH.words["saves-its-input"]
