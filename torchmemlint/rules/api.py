@@ -223,7 +223,7 @@ class Flow:
         evidence = self.evidence(rule.about, doubts)
         chance = probability(rule.code, evidence)
         if isinstance(fix, NoFix):
-            help, fix = f"{help}; there is no automatic fix: {fix}", None
+            help, fix = f"{help}; there is no automatic fix{fix and ': '}{fix}", None
         if is_legacy(self.runs.world.settings.target_torch):
             severity, help = Severity.NOTE, f"written for torch before 0.4, which has no `no_grad`: {help}"
         elif (severity or rule.severity) is not Severity.NOTE and (why := self.why_not_run(site)):

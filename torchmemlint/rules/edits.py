@@ -21,7 +21,7 @@ SEMICOLON_AHEAD = re.compile(r"\s*;\s*\Z")
 
 
 class NoFix(str):
-    """Why a finding has no fix though its rule has one; the finding's help says it."""
+    """Why a finding has no fix though its rule has one; the finding's help says it. "" where no reason is known for sure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Edits:
         if source.rstrip().endswith(text):
             return NoFix(f"`{text}` is there")
         seen = shown(self.world, self._ref(site), node, container, strict)
-        if seen.why or not (seen.surely or sure):
-            return NoFix(seen.why or "nothing shows that it is a tensor on every path")
+        if seen.may_not or not (seen.surely or sure):
+            return NoFix(seen.why)
         if is_primary(source):
             end = lowered.span(node).end
             return Fix(message, safety, (Edit(Span(end, end), text),))

@@ -23,6 +23,7 @@ from torchmemlint.semantics.mode import (
     family,
     is_move,
     moves_something,
+    names_the_host,
     observations,
     trains_in_a_loop,
 )
@@ -111,7 +112,7 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
         return False
     if is_free(world, root, graph.what):
         return False
-    if is_made_on_host(world, root, graph.what):
+    if is_made_on_host(world, root, graph.what) or is_moved_to_host(world, root, graph.what):
         return True
     made = dict(world.facts(root).bound).get(graph.what, "").removesuffix("()")
     maker = project.resolve(path, made, root.qualname) if made else None
@@ -149,6 +150,28 @@ def is_made_on_host(world: World, ref: FunctionRef, name: str) -> bool:
             if f"{call.callee}()" in texts and TORCH.names["place"] in call.keywords:
                 return False
     return True
+
+
+def is_moved_to_host(world: World, ref: FunctionRef, name: str) -> bool:
+    """Whether a function makes a network under that name and moves it to the host, where everything leaves it that gets it."""
+    facts = world.facts(ref)
+    texts = [text for bound, text in (*facts.bound, *facts.rebound) if bound == name]
+    moves = [
+        call
+        for call in facts.calls
+        if is_move(call) and (f"{call.callee}()" in texts or call.callee.rpartition(".")[0] == name)
+    ]
+    return (
+        bool(moves)
+        and len(texts) == 1
+        and all(any(names_the_host(world, ref, arg) for arg in call.args) for call in moves)
+        and all(
+            stays_on_host(world, each, call)
+            for each, within in family(world, ref)
+            for call in within.calls
+            if any(arg.name == name for arg in call.args)
+        )
+    )
 
 
 def is_built_on_host(world: World, maker: str) -> bool:

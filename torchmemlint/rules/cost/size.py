@@ -21,13 +21,19 @@ from torchmemlint.rules.reach import (
 from torchmemlint.semantics.dataflow import keeps_optimizers
 from torchmemlint.semantics.identity import DEEP_COPIES, given_frozen
 from torchmemlint.semantics.roots import descendants
-from torchmemlint.semantics.size import WIDE, estimate_of, is_made_of_dense, is_one_layer, sizes_of, weights_of
+from torchmemlint.semantics.size import (
+    WIDE,
+    estimate_of,
+    is_class_of_dense,
+    is_made_of_dense,
+    is_one_layer,
+    sizes_of,
+    weights_of,
+)
 from torchmemlint.semantics.state import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, RecordFlag, SinkKind, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-DENSE = TORCH.words["dense-layers"]
-NO_LAYERS = tuple(f"{package}." for package in sorted(TORCH.words["no-layers"]))
 MAX_DEPTH = 3
 """How far a module is followed into those that it is made of."""
 LAYERS = TORCH.words["saves-its-input"]
@@ -227,7 +233,13 @@ def chains(graph: Graph, flow: Flow) -> Iterator[Graph]:
     """The forward itself, or modules that run inside it, if what one gives goes into its next run in the loop (``hidden``, an attribute
     with a state): all of its iterations' graphs are attached to each other. What runs in a loop inside the forward goes into its next
     run there, as the layers of a network do."""
-    own = graph.site.loops
+    own, record = graph.site.loops, flow.record
+    brought = {place[1] for (place, loop), gids in record.carried.items() if loop in own and graph.gid in gids}
+    round_ = {
+        gid for gid in graph.parents if record.graphs[gid].kind is GraphKind.CARRIED and record.graphs[gid].what in brought
+    }
+    if round_:
+        yield graph
     for each in (graph, *flow.made_inside(graph.site)) if own else ():
         deeper = each.site.loops != own
         if any(gid == graph.gid if deeper else hangs_for_sure(gid, each, flow) for gid in each.parents):
@@ -245,7 +257,7 @@ def hangs_for_sure(gid: int, graph: Graph, flow: Flow) -> bool:
 def are_dense(graph: Graph, flow: Flow) -> bool:
     """Whether every visible network that a forward may be of is made of narrow linear layers alone."""
     classes = classes_of(graph, flow)
-    if classes and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes):
+    if classes and all(isinstance(cls, ClassRef) and flow.runs.world.memoize(is_class_of_dense, cls) for cls in classes):
         return True
     world, asked = flow.runs.world, (flow.frame(graph.site).ref, graph.what)
     return world.memoize(sizes_of, asked).visible and world.memoize(is_made_of_dense, asked)
@@ -296,27 +308,3 @@ def copied(world: World, ref: FunctionRef, text: str) -> str:
         return ""
     given = calls[kept.index(text)].args
     return given[0].name if given else ""
-
-
-def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
-    """Whether a module of the project is made of narrow linear layers alone."""
-    world = flow.runs.world
-    if cls is None or depth == MAX_DEPTH or not world.is_module_class(cls):
-        return False
-    own = [each for each in world.project.mro(cls) if isinstance(each, ClassRef)]
-    linear = False
-    for each in own:
-        for facts in world.within(each.path, each.qualname):
-            for call in facts.calls:
-                found = world.project.resolve(each.path, call.callee, facts.qualname) or ""
-                if found.startswith("torch.nn.") and not found.startswith(NO_LAYERS):
-                    if found.rpartition(".")[2] not in DENSE | {"Module"}:
-                        return False
-                    if any(arg.const.isdecimal() and int(arg.const) > WIDE for arg in call.args):
-                        return False
-                    linear = linear or TORCH.names["linear"] in found
-                elif isinstance(symbol := world.symbol(found) if found else None, ClassRef) and world.is_module_class(symbol):
-                    if not is_dense(symbol, flow, depth + 1):
-                        return False
-                    linear = True
-    return linear

@@ -60,13 +60,14 @@ def predict(model: nn.Module, dataset):
 
 ## Fix
 Appends `.cpu()` to the stored value, if it is certainly a tensor. Unsafe: later code may expect the tensors on the device,
-and each copy waits for the device. There is no fix, and the finding says why, if the collected values
+and each copy waits for the device. There is no fix if the collected values
 
 - are compared, joined or combined with values that may be on the device;
-- are kept in an attribute, passed to an unknown function, or returned to visible callers.
+- are kept in an attribute, passed to an unknown function, or returned to visible callers that read them.
 
-The finding is a note if the concatenated outputs are combined with other tensors that may be on the device (a matrix
-product, or a function of torch, also in a caller), because they may be needed there.
+The finding is a note if the concatenated outputs are combined with other tensors that may be on the device, because they may be needed
+there: a matrix product, a function of torch, or a move to a device, also in a caller, in another method of the object that keeps
+them, or in a function that one of these gives them to.
 
 If a parameter decides whether the values are read, collect them under the same condition; there is no automatic fix.
 
@@ -313,7 +314,7 @@ def until(event: Store, flow: Flow) -> str:
 def move(event: Store, flow: Flow) -> Fix | NoFix | None:
     """``.cpu()`` on what is stored, where it is a tensor for sure and all that becomes of it can be done on the host."""
     if not event.sure_tensor:
-        return NoFix("the stored value may not be a tensor on some path")
+        return NoFix()
     why = met_on_device(flow.runs.world, flow.record.root, event.place, event.site.node)
     if why:
         return NoFix(why)

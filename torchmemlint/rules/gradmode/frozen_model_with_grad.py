@@ -122,8 +122,8 @@ RULE = Rule(
 EVENT = Graph
 
 COST = "one extra graph at peak, in addition to the trained one"
-BOUND_COST = ", two if the result stays bound to a name during the next iteration"
-UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nothing reads or frees"
+BOUND_COST = ", and one more for each earlier result that something still holds"
+UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which no optimizer uses"
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 

@@ -36,7 +36,8 @@ It does not report:
 - unit tests, and functions that only methods of `unittest.TestCase` call.
 
 ## What it costs
-- Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
+- Results are kept with their graphs (error; warning where the graphs are small or in host memory, as below, and more than 100 are kept, or
+  nobody knows how many): one whole graph per step. Measured on the CPU with a 6-layer transformer
   encoder: 19.0 MB per step, until memory runs out, with or without `.cpu()`. A list, a dict, a total or a meter keeps what
   a criterion made of them, too; a state that goes from one forward into the next keeps all of them.
 - Results are dropped or detached (warning): no growth, but a higher peak, because each graph lives until its result is
@@ -52,8 +53,12 @@ It does not report:
   - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
   - where a file that defines networks tries one out when it is started, without the weights of a training;
   - in a function that nothing calls, in a file or class that scripts use;
-  - in a program that moves nothing to a device, where an input is made on the host and not moved, or where `numpy()` of the
-    result would raise for a tensor on a GPU: the graphs are in host memory.
+  - in a program that moves nothing to a device, of a network that is moved to the host (`device = torch.device("cpu")`), where an input
+    is made on the host and not moved, or where `numpy()` of the result would raise for a tensor on a GPU: the graphs are in host
+    memory.
+
+  This goes by what the code shows. The widths, the device or the number of iterations that an option, a configuration file or unseen code
+  decides are not known, and make no note of it.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example
@@ -143,7 +148,7 @@ from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.rules.evidence.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.evidence.phases import asking_with_grad, steps_with_grad
-from torchmemlint.rules.evidence.standing import comes_out, twins
+from torchmemlint.rules.evidence.standing import twins
 from torchmemlint.rules.evidence.wanted_graphs import GUARDS
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.gradmode.fixes import above_function, guard_statement, why_not_function
@@ -165,6 +170,7 @@ from torchmemlint.semantics.state import (
     CALLED_KINDS,
     MODULE,
     Accumulate,
+    Backward,
     Graph,
     GraphKind,
     Mode,
@@ -211,7 +217,7 @@ GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
 ROUND_COST = "each call's graph includes that of the call before: `{place}` keeps all of them until it is set anew"
 HANDED_COST = "`{keeper}` keeps the graph of every iteration until the object that it belongs to is emptied or dropped"
 LEFT_COST = f"{PEAK_COST.replace('one extra graph', 'two extra graphs')}, as `{{place}}` keeps that of the call before"
-LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
+LOOP_COST = f"{PEAK_COST}, and one more for each earlier result that something still holds"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
@@ -238,7 +244,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         and not e.constant_key
         and is_kept_for_sure(event, hanging & e.graphs, flow)
         and not is_over_parts(flow, e.loop, (event,))  # as many as the network has layers
-        and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
+        and turned(e, event)  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
         and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
@@ -250,7 +256,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         and not e.through_module
         and not is_over_parts(flow, e.loop, (event,))
         and not is_detached_in_place(flow, e.mark)
-        and e.loop in event.site.loops
+        and turned(e, event)
         and flow.own(e.site)
     ]
     if not verdict.evaluated and any(isinstance(e, Accumulate) and keeps_whole_graphs(e, flow) for e in totals):
@@ -259,7 +265,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
     growth, cost, loops = (
-        ("whole-graphs", KEPT_COST, [e.loop for e in kept + totals if e.loop is not None])
+        ("whole-graphs", KEPT_COST, [loop for e in kept + totals for loop in turned(e, event)[-1:]])
         if kept or totals or elsewhere
         else bounded(event, verdict.fate, hanging, flow)
     )
@@ -289,6 +295,12 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         site.loops,
         cause=meeting(verdict.fate.cuts, flow) if flow.beside_backward(event) else "",
     )
+
+
+def turned(keeping: Accumulate | Store, event: Graph) -> list[tuple[int, int]]:
+    """The loops around a forward whose turns each add what it gives to what is kept, be it in a loop of their own."""
+    outlived = keeping.outlived or (() if keeping.loop is None else (keeping.loop,))
+    return [loop for loop in outlived if loop in event.site.loops]
 
 
 def is_kept_for_sure(event: Graph, gids: frozenset[int], flow: Flow) -> bool:
@@ -406,11 +418,10 @@ def handed_to(event: Graph, hanging: frozenset[int], flow: Flow) -> Iterator[tup
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
-    stays = flow.own(event.site) or comes_out(event, flow)
-    again = bool(event.site.loops) and not ends_the_program(event.site, flow)
+    again = bool(event.site.loops) and turns_of(event.site.loops, flow) not in (0, 1) and not ends_the_program(event.site, flow)
     if again and (place := left_in(event, flow)):
         return LEFT_COST.format(place=place)
-    return LOOP_COST if again and stays and not is_cut_at_once(event, flow) else PEAK_COST
+    return LOOP_COST if again and not is_cut_at_once(event, flow) else PEAK_COST
 
 
 def left_in(event: Graph, flow: Flow) -> str:
@@ -510,12 +521,20 @@ def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     """``with torch.set_grad_enabled(…)`` around the statement, with the test of the phase that trains."""
     test = flow.training_test(event)[1]
     names = {p.name for p in flow.runs.world.header(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
-    if not flow.own(event.site):
+    if not flow.own(event.site) and is_trained_by_callees(flow):
         return NoFix("the same statement is trained in another phase, by a function that it calls")
     if not test or not set(BARE_NAMES.findall(STRINGS.sub("", test))) <= names:
         return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
-    return flow.edits.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
+    return flow.edits.under_no_grad(flow.own_site(event.site), "Enable grad mode only for training, in this statement", call)
+
+
+def is_trained_by_callees(flow: Flow) -> bool:
+    """Whether functions that the root calls back-propagate, in some phase."""
+    phases = (Flow(flow.runs, record, flow.path) for record in flow.runs.records(flow.record.root))
+    return any(
+        isinstance(each, Backward) and not phase.own(each.site) for phase in phases for each in phase.record.events.values()
+    )
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:

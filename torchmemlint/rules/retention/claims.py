@@ -29,6 +29,7 @@ from torchmemlint.semantics.state import (
     Accumulate,
     Backward,
     CallEffect,
+    Event,
     Graph,
     GraphKind,
     Kind,
@@ -45,7 +46,7 @@ NODES_COST = (
     "graph nodes: the backward freed the saved tensors that it used, but host memory grows by about 0.5 kB per graph node each step, "
     "and the kept tensor itself stays"
 )
-WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
+WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step"
 ONLY_FILLED_COST = (
     "retains the tensor and the nodes of its graph in every call, whoever back-propagates, and what the graph saved where nobody does: "
     "nothing reads or empties the list"
@@ -220,8 +221,8 @@ def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
 
 def why_few(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
     """Why what is kept of freed graphs is little, in words: its holder goes with a batch, or with an update."""
-    if is_of_one_update(event, flow):
-        return f"`{short(event.place)}` lives for one update"
+    if until := starts_again(event, flow):
+        return f"`{short(event.place)}` lives {until}"
     loops = flow.record.loops
     around = set(event.site.loops) - set(event.outlived)
     if not event.outlived or event.loop not in loops:
@@ -240,18 +241,21 @@ def resets_of(event: Accumulate | Store, flow: Flow) -> set[tuple[str, ...]]:
     return flow.record.resets.get((place, event.loop), set()) if event.loop is not None else set()
 
 
-def is_of_one_update(event: Accumulate | Store, flow: Flow) -> bool:
-    """Whether what is kept starts again with each update of the parameters, under the very test of it (``if step % 8 == 0:
-    optimizer.step(); total = 0``): it is of few steps."""
-    updates = {
-        each.site.guards
-        for each in flow.record.events.values()
-        if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP and flow.own(each.site)
-    }
-    return any(
-        guards and (guards in updates or any(word in test for test in guards for word in UPDATES))
-        for guards in resets_of(event, flow)
-    )
+def starts_again(event: Accumulate | Store, flow: Flow) -> str:
+    """For how long what is kept lives, in words, that starts again with each update of the parameters, or each backward, under the very
+    test of it (``if step % 8 == 0: optimizer.step(); total = 0``), in the function or in one that it calls there: for few steps."""
+    resets = {guards for guards in resets_of(event, flow) if guards}
+    events = flow.record.events.values()
+    updates = {flow.own_site(each.site).guards for each in events if is_step(each)}
+    if any(guards in updates or any(word in test for test in guards for word in UPDATES) for guards in resets):
+        return "for one update"
+    backwards = {flow.own_site(each.site).guards for each in events if isinstance(each, Backward)}
+    return "until the next backward" if resets & backwards else ""
+
+
+def is_step(event: Event) -> bool:
+    """Whether an event updates the parameters."""
+    return isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP
 
 
 UPDATES = TORCH.words["updates-now"]
@@ -260,18 +264,14 @@ UPDATES = TORCH.words["updates-now"]
 
 def is_of_updates(loop: tuple[int, int], flow: Flow) -> bool:
     """Whether each iteration of a loop itself steps an optimizer: the loops in it go over the parts of one update."""
-    return any(
-        isinstance(e, CallEffect) and e.effect is CallByName.OPTIMIZER_STEP and e.site.loops[-1:] == (loop,)
-        for e in flow.record.events.values()
-    )
+    return any(is_step(e) and e.site.loops[-1:] == (loop,) for e in flow.record.events.values())
 
 
 def is_one_update(event: Accumulate | Store, flow: Flow) -> bool:
     """Whether the function makes the holder itself, steps an optimizer in no loop, and hands nothing of the holder on: its loops go over
     the parts of one update."""
     return is_dropped_at_return(event, flow) and any(
-        isinstance(e, CallEffect) and e.effect is CallByName.OPTIMIZER_STEP and flow.own(e.site) and not e.site.loops
-        for e in flow.record.events.values()
+        is_step(e) and flow.own(e.site) and not e.site.loops for e in flow.record.events.values()
     )
 
 
@@ -279,7 +279,9 @@ def price_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Price:
     """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop around
     that creates the holder again, or the end of the function that made it."""
     few = {"few": lambda: why_few(claimed, event, flow), **of_graphs(claimed.gids, flow)}
-    found = price(claimed.growth, claimed.cost, few, turns_of(event.outlived or (event.loop,), flow) if event.loop else -1)
+    turns = turns_of(event.outlived or (event.loop,), flow) if event.loop else -1
+    bounded = claimed.growth == WHOLE and bool(resets_of(event, flow))
+    found = price(UNTIL_EMPTIED if bounded else claimed.growth, claimed.cost, few, turns)
     if found.severity is Severity.NOTE:
         return found  # it says why it is little
     return Price(found.severity, f"{found.cost}{until(claimed, event, flow)}")
@@ -292,9 +294,12 @@ def until(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
     around = set(event.site.loops) - set(event.outlived)
     if claimed.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
         return f"; all of it is freed when the outer loop resets `{short(event.place)}`"
-    if is_dropped_at_return(event, flow):
+    alone = event.place.isidentifier() and flow.record.returned.isdisjoint(
+        event.graphs
+    )  # no dict has the list, no result the graphs
+    if alone and is_dropped_at_return(event, flow):
         return f"; all of it is freed when `{short(flow.record.root.qualname)}` returns"
-    return ""
+    return ", until memory runs out" if claimed.cost == WHOLE_COST else ""
 
 
 def is_computed(event: Store) -> bool:

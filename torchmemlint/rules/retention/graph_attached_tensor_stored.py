@@ -64,8 +64,8 @@ Appends `.detach()` to the stored value. Safe where the container is a local var
 or a text; otherwise unsafe, because code that reads the container later may need the graph. There is
 no fix
 
-- if the value may not be a tensor: it, or an element of the container, is read by key, unpacked, or used in a way that no
-  tensor supports;
+- if the value is not known to be a tensor on every path, or it, or an element of the container, is read by key, unpacked, or used in a
+  way that no tensor supports;
 - for `extend` and comprehensions, which store no single expression.
 
 ## When to ignore
@@ -161,7 +161,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     outlives = "the loop" if event.loop is not None else "this call"
     fix: Fix | NoFix | None = None
     if event.how not in ("extend", "comprehension") and event.value >= 0:
-        fix = NoFix("the stored value may not be a tensor on some path")
+        fix = NoFix()
         if event.sure_tensor:
             sure, message = is_computed(event), "Detach the stored tensor"
             fix = flow.edits.append_to(

@@ -98,7 +98,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     end = flow.span(event.site, event.half_base).end
     seen = shown(flow.runs.world, flow.frame(event.site).ref, event.half_base, event.place)
     fix: Fix | NoFix = Fix("Detach before the move", Safety.UNSAFE, (Edit(Span(end, end), ".detach()"),))
-    if seen.why:
+    if seen.may_not:
         fix = NoFix(seen.why)
     priced = price_of(claimed, event, flow)
     yield Draft(

@@ -3,7 +3,10 @@ joined, compared or indexed with one on the device."""
 
 from __future__ import annotations
 
-from torchmemlint.index.project import ClassRef, FunctionRef
+from collections.abc import Iterator
+
+from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.dataflow.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
@@ -37,11 +40,15 @@ class HostUses(FunctionTracker):
         super().__init__(world, ref)
         self.maker = maker
         """A function whose results are followed."""
+        self.found = False
+        """Whether a call of it was seen."""
         self.container = container
         self.store = store
         self.met = ""
         self.taken_whole = ""
         """The first operation that takes what is followed, as one tensor, with what may be on the device."""
+        self.handed: list[tuple[str, list[int | str]]] = []
+        """The functions that are given what is followed, each with the places or keywords of the arguments that are it."""
         self.numbers: set[str] = set()
         """Names that hold numbers: of loops over ``range`` and the like."""
 
@@ -94,6 +101,8 @@ class HostUses(FunctionTracker):
         held = [self.value(operand, state) for operand in operands]
         if any(held) and not all(one or self.is_number(operand) for one, operand in zip(held, operands, strict=True)):
             self.note(f"`{text_of(whole)}` takes it with what may be on the device", self.is_of_tensors(whole))
+        elif any(held) and isinstance(whole, ir.Binary) and whole.op == "@":
+            self.taken_whole = self.taken_whole or "a matrix product takes it"  # which a device is for
         return any(held)
 
     def is_of_tensors(self, whole: ir.Expr) -> bool:
@@ -130,6 +139,7 @@ class HostUses(FunctionTracker):
         if isinstance(expr.func, ir.Attr) and self.value(expr.func.value, state):
             return self.method(expr, last, given)
         if self.maker is not None and last == self.maker.qualname.rpartition(".")[2] and self.is_made_by(text):
+            self.found = True
             return True
         if not any(given):
             return False
@@ -151,6 +161,7 @@ class HostUses(FunctionTracker):
                 self.note(f"`{text}(…)` takes it with what may be on the device", whole=True)
             return True
         self.note(f"`{text or last}(…)` is given it")
+        self.handed.append((text, [arg.keyword or at for at, arg in enumerate(expr.args) if given[at]]))
         return True
 
     def is_made_by(self, text: str) -> bool:
@@ -163,6 +174,8 @@ class HostUses(FunctionTracker):
                 self.note(f"`{text_of(expr.func)}(…)` adds what may be on the device")
             return False
         if last in TO_DEVICE:
+            if self.maker is not None and not all(is_host_or_type(arg.value) for arg in expr.args):
+                self.taken_whole = self.taken_whole or f"`{text_of(expr.func)}(…)` moves it to a device"
             return False  # it says where the tensor shall be
         others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
         if last not in BY_NUMBERS and others and last not in PARTS:
@@ -171,7 +184,7 @@ class HostUses(FunctionTracker):
             isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
         ):
             if last in WITH_OPERAND:
-                self.note(f"`.{last}(…)` takes it with what may be on the device")
+                self.note(f"`.{last}(…)` takes it with what may be on the device", whole=self.maker is None)
         return True
 
     @staticmethod
@@ -196,6 +209,13 @@ class HostUses(FunctionTracker):
             self.bind(target, self.value(iterable, state), state)
 
 
+def is_host_or_type(expr: ir.Expr) -> bool:
+    """Whether an argument of ``to()`` is the host, or a type of numbers."""
+    if isinstance(expr, ir.Call) and expr.args:
+        expr = expr.args[0].value  # `torch.device("cpu")`
+    return HostUses.is_mode(expr) or (isinstance(expr, ir.Const) and expr.value == TORCH.names["host"])
+
+
 @bounded(TOO_MUCH)
 def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
     """The first use of what a container collects that may need it on the device; "" where none does. What is returned to callers in
@@ -207,27 +227,61 @@ def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
         return "it cannot be read"
     if tracked.met:
         return tracked.met
-    if tracked.leaves and outermost.qualname != MODULE and world.project.callers(outermost).calls:
-        return "callers use it, and may have the rest on the device"
+    for each in _in_callers(world, outermost) if tracked.leaves else ():
+        if each.met or each.leaves or not each.found:
+            return each.taken_whole or NOT_FOLLOWED  # what else a caller does is followed roughly
     return _met_in_methods(world, outermost, container) if "." in container else ""
 
 
-@bounded("")
-def taken_whole(world: World, ref: FunctionRef, place: str, node: int) -> str:
-    """The first operation of a function, or of one that calls it, that takes all that a container collects, put together, with what may
-    be on the device; "" where none does."""
-    outermost = world.outermost(ref)
-    tracked = _followed(world, outermost, place.split("[")[0], node)
-    if tracked is None or tracked.taken_whole or not tracked.leaves or outermost.qualname == MODULE:
-        return tracked.taken_whole if tracked is not None else ""
-    for caller in sorted({call.ref for call in world.project.callers(outermost).calls})[:MAX_CALLERS]:
+NOT_FOLLOWED = "what becomes of it is not followed to its end"
+
+
+def _in_callers(world: World, outermost: FunctionRef) -> Iterator[HostUses]:
+    """What the functions that call one do with what it returns."""
+    callers = world.project.callers(outermost).calls if outermost.qualname != MODULE else ()
+    for caller in sorted({call.ref for call in callers})[:MAX_CALLERS]:
         found = world.function(caller)
         if found is not None:
             in_caller = HostUses(world, caller, "", -1, outermost)
             in_caller.run(found[0].body)
-            if in_caller.taken_whole:
-                return in_caller.taken_whole
+            yield in_caller
+
+
+@bounded("")
+def taken_whole(world: World, ref: FunctionRef, place: str, node: int) -> str:
+    """The first operation of a function, of one that calls it, of a method where an attribute collects, or of a function that one of
+    these gives it to, that takes all that a container collects, put together, with what may be on the device; "" where none does."""
+    outermost = world.outermost(ref)
+    container = place.split("[")[0]
+    tracked = _followed(world, outermost, container, node)
+    if tracked is None:
+        return ""
+    after = _in_callers(world, outermost) if tracked.leaves else iter(())
+    for each in (tracked, *after, *_in_methods(world, outermost, container)):
+        for found in (each, *_in_callees(each)):
+            if found.taken_whole:
+                return found.taken_whole
     return ""
+
+
+def _in_callees(above: HostUses) -> Iterator[HostUses]:
+    """What functions of the project do with what they are given of what is followed."""
+    world = above.world
+    for text, given in above.handed:
+        for ref in world.project.callees(above.ref.path, above.ref.qualname, text).refs[:MAX_CALLERS] if text else ():
+            found = world.function(ref)
+            if found is None or found[0].qualname != ref.qualname:
+                continue
+            inside = HostUses(world, ref, "", -1, above.ref)
+            inside.block(found[0].body, _names_of(found[0], given))
+            yield inside
+
+
+def _names_of(function: ir.Function, given: list[int | str]) -> set[str]:
+    """The parameters that get some arguments: by their places, the object of a method aside, or by their names."""
+    names = [param.name for param in function.params if param.kind is ParamKind.POSITIONAL]
+    bound = int(names[:1] == ["self"])
+    return {names[at + bound] if isinstance(at, int) else at for at in given if isinstance(at, str) or at + bound < len(names)}
 
 
 def _followed(world: World, outermost: FunctionRef, container: str, node: int) -> HostUses | None:
@@ -247,17 +301,21 @@ def _followed(world: World, outermost: FunctionRef, container: str, node: int) -
 
 
 def _met_in_methods(world: World, ref: FunctionRef, container: str) -> str:
-    owner = world.header(ref).owner
-    if not container.startswith("self.") or not owner:
+    if not container.startswith("self.") or not world.header(ref).owner:
         return "code that is not visible uses it"
-    cls = ClassRef(ref.path, owner)
-    for facts in world.within(cls.path, cls.qualname):
-        other = FunctionRef(cls.path, facts.qualname)
-        found = world.function(other) if not facts.parent and other != ref and container in facts.reads else None
-        if found is None:
-            continue
-        tracked = HostUses(world, other, container, -1)
-        tracked.block(found[0].body, {container})
-        if tracked.met or (tracked.leaves and world.project.callers(other).calls):
-            return tracked.met or f"`{facts.qualname}` returns it to callers, which may have the rest on the device"
+    for tracked in _in_methods(world, ref, container):
+        if tracked.met or (tracked.leaves and world.project.callers(tracked.ref).calls):
+            return tracked.met or NOT_FOLLOWED
     return ""
+
+
+def _in_methods(world: World, ref: FunctionRef, container: str) -> Iterator[HostUses]:
+    """What the other methods of a class do with what an attribute of its objects collects."""
+    owner = world.header(ref).owner
+    for facts in world.within(ref.path, owner) if owner and container.startswith("self.") else ():
+        other = FunctionRef(ref.path, facts.qualname)
+        found = world.function(other) if not facts.parent and other != ref and container in facts.reads else None
+        if found is not None:
+            tracked = HostUses(world, other, container, -1)
+            tracked.block(found[0].body, {container})
+            yield tracked

@@ -43,10 +43,12 @@ GOES_OVER = TORCH.words["goes-over"]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """``surely``: something shows that it is a tensor; ``why``: what shows that it may be something else, "" for nothing."""
+    """``surely``: something shows that it is a tensor; ``may_not``: something shows that it may be something else; ``why``: that, in words,
+    where it can be named."""
 
     surely: bool
     why: str
+    may_not: bool = False
 
 
 @dataclass(slots=True)
@@ -90,15 +92,14 @@ def shown(world: World, ref: FunctionRef, node: int, container: str = "", strict
     """What the function's text shows of an expression and, where it is put into a container, of the container's elements."""
     scope = scope_of(world, ref, strict)
     if scope is None:
-        return Shown(False, "it cannot be read")
+        return Shown(False, "it cannot be read", may_not=True)
     expr = scope.expressions.get(node)
     if expr is None:
-        return Shown(False, "it cannot be read")
+        return Shown(False, "it cannot be read", may_not=True)
     why = elements_used(scope, container) if container else ""
     found = kind_of(scope, expr, MAX_DEPTH)
-    if (found is False or (found is None and may_sum_numbers(scope, text_of(expr)))) and not why:
-        why = "it may be no tensor on some path"
-    return Shown(found is True, why)
+    may_not = found is False or (found is None and may_sum_numbers(scope, text_of(expr)))
+    return Shown(found is True, why, bool(why) or may_not)
 
 
 def may_sum_numbers(scope: NamesUsed, text: str) -> bool:

@@ -44,6 +44,7 @@ from torchmemlint.semantics.state import (
     Machine,
     Mode,
     Obj,
+    Plain,
     Seen,
     State,
     Store,
@@ -102,7 +103,7 @@ def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: i
 
 def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, node: int) -> None:
     """Record that an iteration of the loops around gives a place that was added to what has no graph (``total = 0``,
-    ``total = torch.zeros(())``), or the name of a container another one (``losses = []``)."""
+    ``total = torch.zeros(())``, ``total = total.item()``), or the name of a container another one (``losses = []``)."""
     before = state.vars.get(place, EMPTY) if m.loops else EMPTY
     held = {atom.oid for atom in before if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS}
     if held and all(type(atom) is Obj and atom.oid not in held for atom in value):
@@ -110,7 +111,7 @@ def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, n
         held |= {each.oid for each in inside if m.heap[each.oid].kind in CONTAINERS}
         for oid, loop in product(held, m.loops):
             m.record.resets.setdefault(((oid, ""), loop), set()).add(m.site(node).guards)
-    if not all(type(atom) is Const or (type(atom) is Tensor and not atom.graphs | atom.hints) for atom in value):
+    if not all(type(atom) in (Const, Plain) or (type(atom) is Tensor and not atom.graphs | atom.hints) for atom in value):
         return
     graphs = (m.record.graphs[g] for atom in before if type(atom) is Tensor for g in atom.graphs | atom.hints)
     if any(graph.kind is GraphKind.ADDED and graph.what.rpartition(".")[2] == place[1] for graph in graphs):

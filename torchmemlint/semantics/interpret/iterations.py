@@ -19,34 +19,31 @@ AFTER = {">=": 0, "==": 0, ">": 1}
 ADDS = TORCH.words["fills-lists"]
 
 
-def iterations_until_break(statement: ir.For, known: Callable[[ir.Expr], object]) -> int:
-    """The most iterations of a loop that counts them, by ``enumerate`` or by the length of a list that each one adds to, and breaks
+def iterations_until_break(statement: ir.For, counts: str, known: Callable[[ir.Expr], object]) -> int:
+    """The most iterations of a loop that counts them, in the name ``counts`` or by the length of a list that each one adds to, and breaks
     at a number; -1 where there is none of it. ``known`` says what constant an expression is."""
-    found = [ends for test in statement.body if (ends := _ends(statement, test, known)) > 0]
+    found = [ends for test in statement.body if (ends := _ends(statement, counts, test, known)) > 0]
     return min(found, default=-1)
 
 
-def _ends(statement: ir.For, test: ir.Stmt, known: Callable[[ir.Expr], object]) -> int:
+def _ends(statement: ir.For, counts: str, test: ir.Stmt, known: Callable[[ir.Expr], object]) -> int:
     if not isinstance(test, ir.If) or not test.then or not isinstance(test.then[-1], ir.Break):
         return -1
     compared = test.test
     if not isinstance(compared, ir.Compare) or len(compared.ops) != 1 or compared.ops[0] not in AFTER:
         return -1
-    first = _counted_from(statement, compared.left)
+    first = _counted_from(statement, counts, compared.left)
     number = known(compared.comparators[0]) if first >= 0 else None
     return number + AFTER[compared.ops[0]] + first if type(number) is int and number >= 0 else -1
 
 
-def _counted_from(statement: ir.For, counter: ir.Expr) -> int:
+def _counted_from(statement: ir.For, counts: str, counter: ir.Expr) -> int:
     """How many more iterations than its number begin until a count reaches it: one more where the count starts at 0 in the first
     (``enumerate``), none where each adds an element before; -1 where it is no count of iterations."""
     if isinstance(counter, ir.Call) and isinstance(counter.func, ir.Name) and counter.func.id == "len" and counter.args:
         place = text_of(counter.args[0].value)
         return 0 if any(_adds_to(place, each) for each in statement.body) else -1
-    match statement.iterable, statement.target:
-        case ir.Call(func=ir.Name(id="enumerate"), args=[_]), ir.Sequence(items=[first, *_]):
-            return 1 if text_of(first) == text_of(counter) else -1
-    return -1
+    return 1 if counts and text_of(counter) == counts else -1
 
 
 def _adds_to(place: str, statement: ir.Stmt) -> bool:

@@ -282,7 +282,8 @@ def turns_of(m: Machine, statement: ir.For, state: State) -> int:
         constant = only_const(evaluate(m, expr, state)) if type(expr) in (ir.Const, ir.Name) else None
         return constant.value if constant is not None else None
 
-    ends = [turns_over(m, statement.iterable, state), iterations_until_break(statement, known)]
+    counts = m.counters[m.frame, statement.node]
+    ends = [turns_over(m, statement.iterable, state), iterations_until_break(statement, counts, known)]
     return min((end for end in ends if end >= 0), default=-1)
 
 
@@ -316,7 +317,8 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
 
 
 def _length(m: Machine, name: str) -> int:
-    """The length of the one display that the function binds a name to, and that nothing can add to; -1 where there is none."""
+    """The length of the longest display that the function binds a name to, where it binds it to these alone, and nothing can add to
+    them; -1 where there is none."""
     return m.world.memoize(_length_of_display, (m.frame_closure[m.frame].ref, name))
 
 
@@ -327,11 +329,13 @@ def _length_of_display(world: World, asked: tuple[FunctionRef, str]) -> int:
         return -1  # what is bound to a display has no text
     found = world.function(ref)
     body = found[0].body if found is not None else []
-    match bound(body, name):
-        case [ir.Sequence(items=items)] if items and not any(type(item) is ir.Star for item in items):
-            return -1 if _is_bound_again(body, name) or _may_grow(world, ref, name) else len(items)
-        case _:
-            return -1
+    made = bound(body, name)
+    displays = [each.items for each in made if isinstance(each, ir.Sequence) and each.items]
+    if len(displays) < len(made) or any(type(item) is ir.Star for items in displays for item in items):
+        return -1
+    if not displays or _is_bound_again(body, name) or _may_grow(world, ref, name):
+        return -1
+    return max(map(len, displays))
 
 
 def _is_bound_again(body: list[ir.Stmt], name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchmemlint.index.edges import Callees
 from torchmemlint.index.fact_words import ResultUse
-from torchmemlint.index.facts import CallFact, FunctionFacts
+from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.identity import class_kind, looks_like_module
@@ -285,11 +285,36 @@ def _reaches(world: World, asked: tuple[FunctionRef, frozenset[str], int]) -> bo
 
 
 def is_move(call: CallFact) -> bool:
-    """Whether a call moves something to a device: ``x.to(y.dtype)`` and ``x.to(torch.long)`` are no moves."""
+    """Whether a call moves something to a device, which may be the host: ``x.to(y.dtype)`` and ``x.to(torch.long)`` are no moves."""
     name = call.callee.rpartition(".")[2]
     return name == TORCH.names["to-cuda"] or (
         name == TORCH.names["to-place"] and any(not DTYPE.fullmatch(arg.name) for arg in call.args)
     )
+
+
+def names_the_host(world: World, ref: FunctionRef, arg: ArgFact) -> bool:
+    """Whether an argument is the host as a device: ``"cpu"``, or a name of the function or the file that is bound once, to
+    ``torch.device("cpu")``."""
+    if arg.const == HOST:
+        return True
+    if not arg.name.isidentifier():
+        return False
+    facts = world.facts(ref)
+    if arg.name in {param.name for param in facts.params}:
+        return False
+    scope = facts if arg.name in facts.locals or ref.qualname == MODULE else world.facts(FunctionRef(ref.path, MODULE))
+    texts = [text for name, text in (*scope.bound, *scope.rebound) if name == arg.name]
+    made = [call for call in scope.calls if f"{call.callee}()" in texts]
+    return (
+        len(texts) == 1
+        and bool(made)
+        and all([each.const for each in call.args] == [HOST] for call in made)
+        and world.project.resolve(ref.path, made[0].callee, scope.qualname) == TORCH.names["device-class"]
+    )
+
+
+HOST = repr(TORCH.names["host"])
+"""The host as a device, as a literal."""
 
 
 def moves_in_a_loop(facts: FunctionFacts) -> bool:

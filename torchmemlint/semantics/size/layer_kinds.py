@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, flat
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
-from torchmemlint.semantics.size.weights import Counter, unwrapped
+from torchmemlint.semantics.size.weights import CONTAINERS, Counter, unwrapped
 from torchmemlint.semantics.state import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 DENSE = TORCH.words["dense-layers"]
 LONE = TORCH.words["saves-its-input"]
-CONTAINERS = TORCH.words["weightless-containers"]
 WIDE = 4096
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 13 MB."""
 
@@ -29,6 +28,14 @@ WIDE = 4096
 def is_made_of_dense(world: World, asked: tuple[FunctionRef, str]) -> bool:
     """Whether every network that a function calls by a name or attribute has only linear layers, none known to be wide."""
     return all(_layers_of(world, asked, DENSE, WIDE))
+
+
+def is_class_of_dense(world: World, cls: ClassRef) -> bool:
+    """Whether a class makes only linear layers, none known to be wide, whatever its constructor is given."""
+    try:
+        return _Layers(world, DENSE, WIDE).whole(cls) > 0
+    except (*UNFOLLOWED, RecursionError):
+        return False
 
 
 def is_one_layer(world: World, asked: tuple[FunctionRef, str]) -> bool:
@@ -44,6 +51,12 @@ def _layers_of(world: World, asked: tuple[FunctionRef, str], kinds: frozenset[st
         return [0]
 
 
+def attends(names: frozenset[str]) -> bool:
+    """Whether a method's names are those of an attention, whose graph has all pairs of positions, whatever layers are around it."""
+    written_out = bool(names & TORCH.words["softmax"]) and bool(names & TORCH.words["turns"])
+    return written_out or TORCH.names["fused-attention"] in names
+
+
 class _Layers(Counter):
     """Counts the layers that a constructor makes, and ends at one of another kind."""
 
@@ -55,7 +68,14 @@ class _Layers(Counter):
     def count(self, value: ir.Expr, scope: Environment) -> int:
         self.made = 0
         self.value(unwrapped(value), scope)
+        if not self.made:
+            raise Unbounded
         return self.made
+
+    def instance(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> UnknownPart:
+        if any(attends(facts.names) for facts in self.world.within(cls.path, cls.qualname)):
+            raise Unbounded
+        return super().instance(cls, args, keywords)
 
     def branch(self, statement: ir.If, scope: Environment) -> None:
         test = self.value(statement.test, scope)

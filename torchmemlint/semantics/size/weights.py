@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import nodes_of
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.size.constructor_values import MOVES, UnknownPart
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Constructor, Environment
@@ -16,6 +17,9 @@ from torchmemlint.torch_facts import TORCH
 MAX_CALLERS = 4
 """Calls that may give a network, each of which is followed."""
 WRAPPERS = TORCH.words["parallel"]
+CONTAINERS = TORCH.words["weightless-containers"]
+FORWARD = TORCH.names["forward"]
+"""A network is run by its call, or by its method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,9 @@ def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
 
 
 class Counter(Constructor):
-    """Finds where a network is made, and counts it there."""
+    """Finds where a network is made, and counts it there. ``blind``: what the outermost constructor is given is not known."""
+
+    blind = False
 
     # --- where a network is made --------------------------------------------------------------------------------------
 
@@ -60,6 +66,9 @@ class Counter(Constructor):
         ref = FunctionRef(ref.path, facts.qualname)
         if up > MAX_CALLERS:
             raise Unbounded
+        text = text.removesuffix(f".{FORWARD}").partition("[")[0]  # of a container's parts, each has at most what all have
+        if text == "self" and facts.owner:
+            return [self.whole(ClassRef(ref.path, facts.owner))]
         if text.startswith("self.") and facts.owner:
             return self.counts_of_attribute(ClassRef(ref.path, facts.owner), text.removeprefix("self."), up)
         holder, dot, part = text.partition(".")
@@ -91,10 +100,59 @@ class Counter(Constructor):
                 if isinstance(value, ir.Name):
                     found += self.counts_of(maker, value.id, up + 1)
                 elif self.makes(value, f"self.{name}"):
-                    found.append(self.count(value, Environment(maker, {}, UnknownPart(), cls)))
+                    found.append(self.count_part(value, maker, cls))
         if not found:
             raise Unbounded
         return found
+
+    def count_part(self, value: ir.Expr, maker: FunctionRef, cls: ClassRef) -> int:
+        """The parameters of what a method makes; of what a constructor makes of its own names, at most those of all that it makes."""
+        try:
+            return self.count(value, Environment(maker, {}, UnknownPart(), cls))
+        except Unbounded:
+            if maker != self.world.project.method(cls, "__init__"):
+                raise
+            return self.whole(cls)
+
+    def whole(self, cls: ClassRef) -> int:
+        """The parameters of an object of a class, whatever its constructor is given; those of its subclasses may have more."""
+        project = self.world.project
+        init = project.method(cls, "__init__")
+        params = self.function(init).params[1:] if init is not None else ()
+        self.made, self.blind = 0, True
+        try:
+            count = self.instance(cls, [], {each.name: UnknownPart() for each in params}).count
+        finally:
+            self.blind = False
+        if not count or any(project.method(each, "__init__") != init for each in project.subclasses(cls)):
+            raise Unbounded
+        return count
+
+    def instance(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> UnknownPart:
+        if self.blind and self.takes_parts(cls, args, keywords):
+            raise Unbounded
+        return super().instance(cls, args, keywords)
+
+    def takes_parts(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> bool:
+        """Whether something unknown that a constructor is given may be a network: the class calls it, or a container holds it."""
+        project = self.world.project
+        init = project.method(cls, "__init__")
+        if init is None:
+            return False
+        function = self.function(init)
+        given = {**dict(zip((each.name for each in function.params[1:]), args, strict=False)), **keywords}
+        names = {name for name, value in given.items() if isinstance(value, UnknownPart) and not value.count}
+        kept = {f"self.{attr.name}" for attr in project.attrs(cls) if attr.value.partition(".")[0] in names}
+        called = {call.callee for facts in self.world.within(cls.path, cls.qualname) for call in facts.calls}
+        if any(text in kept or ".".join(text.split(".")[:2]) in kept for text in called):
+            return True
+        containers = (
+            each
+            for each in nodes_of(function.body)
+            if isinstance(each, ir.Call) and dotted(each.func).rpartition(".")[2] in CONTAINERS
+        )
+        held = (item for each in containers for arg in each.args for item in items_of(arg.value))
+        return any(isinstance(item, ir.Name) and item.id in names for item in held)
 
     def is_parameter(self, ref: FunctionRef, text: str) -> bool:
         return text in {param.name for param in self.world.header(ref).params}
@@ -112,6 +170,11 @@ class Counter(Constructor):
         if not isinstance(found, UnknownPart) or not max(found.count, self.made):
             raise Unbounded
         return max(found.count, self.made)
+
+
+def items_of(value: ir.Expr) -> list[ir.Expr]:
+    """The items of a display, or the expression itself."""
+    return value.items if isinstance(value, ir.Sequence) else [value]
 
 
 def unwrapped(value: ir.Expr) -> ir.Expr:
