@@ -11,6 +11,7 @@ from torchmemlint.semantics.call_effects import reaches_device, record_by_name
 from torchmemlint.semantics.dispatch import CALLEES, EXPRESSIONS, METHODS, assign, call_atom, call_method, evaluate, handles
 from torchmemlint.semantics.elements import items_of, iterate
 from torchmemlint.semantics.event_words import RecordFlag, Seen
+from torchmemlint.semantics.events import HookAdded
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
 from torchmemlint.semantics.gradient_flags import METHOD, want_in_place
@@ -104,6 +105,7 @@ def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Va
             assign(m, func.value, known, state, expr.node)
     if func.name in HOOKS and call.positional:
         m.hooked |= {a for a in call.positional[0] if type(a) is Func}
+        m.emit(HookAdded(m.site(expr.node), func.name))
     hand_over(m, receiver, func.name, call, state)
     if func.name in TO_DEVICE and reaches_device(func.name, call):
         m.record.flags.add(RecordFlag.DEVICE)

@@ -173,6 +173,14 @@ class HookStore:
 
 
 @dataclass(frozen=True, slots=True)
+class HookAdded:
+    """The root registers a hook on a module (``name``: the method that is called)."""
+
+    site: Site
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class GradientsFreed:
     """Gradients are set to None, or deleted; emitted only in runs that build a graph of gradients (``create_graph=True``).
 
@@ -301,6 +309,7 @@ Event = (
     | Backward
     | CachedFunction
     | EnvironmentSet
+    | HookAdded
     | HookStore
     | GradientsFreed
     | CallEffect
