@@ -11,6 +11,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import in_role, made_in_mode
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, call_atom, evaluate, handles
+from torchmemlint.semantics.filled import filled_with
 from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
@@ -394,7 +395,8 @@ def hold_first(m: Machine, oid: int, name: str, text: str, kind: Kind, method: s
     info = m.heap[oid]
     assert isinstance(info.cls, ClassRef)
     made = m.first_held(kind, text, info, (oid, name, kind))
-    cls = m.world.project.class_of(class_path(m, info.cls, name), method, f"self.{name}[]")
+    known = m.world.project.class_of(class_path(m, info.cls, name), method, f"self.{name}[]")
+    cls = known or m.world.memoize(filled_with, (info.cls, name))
     if isinstance(cls, ClassRef) and m.world.is_module_class(cls) is False:
         m.element_classes[made] = cls
     return frozenset((Obj(made),))
