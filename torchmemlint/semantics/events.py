@@ -250,6 +250,7 @@ class OomHandler:
     recovery (node, what) of statements that run inside the handler and need memory or free it
     keeps    node of a statement that keeps the exception beyond the handler, -1
     moves    all that was tried is to bring something to a device
+    of_any_error   nothing in it is about memory: it runs a network again on each part of what failed
     """
 
     site: Site
@@ -259,6 +260,7 @@ class OomHandler:
     recovery: tuple[tuple[int, Recovery], ...]
     keeps: int
     moves: bool
+    of_any_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
