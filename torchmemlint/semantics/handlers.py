@@ -119,7 +119,14 @@ def done_again_in_parts(
         if what is Recovery.RETRY and node in in_parts
     ]
     calls = {n.node: dotted(n.func) for n in nodes_of(handler.body) if isinstance(n, ir.Call)}
-    again = [(node, what) for node, what in again if is_shown_to_run_model(m, calls[node])]
+    each = {  # what failed was one part already
+        dotted(inner.func)
+        for loop in nodes_of(statement.body)
+        for _, _, inside in turns_over(loop)
+        for inner in walk(inside)
+        if isinstance(inner, ir.Call)
+    }
+    again = [(node, what) for node, what in again if calls[node] not in each and is_shown_to_run_model(m, calls[node])]
     if not again or is_behind_class(m, handler, statement, state):
         return None
     return OomHandler(m.site(handler.node), types, (), False, tuple(again), -1, False, of_any_error=True)
