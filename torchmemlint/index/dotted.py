@@ -161,7 +161,10 @@ def name_beside_call(value: ast.BoolOp | ast.IfExp) -> str:
 
 
 def element_text(value: ast.expr | None) -> str:
-    """Text of what a container display, or a ``ModuleList`` of one, holds, when all of it has the same text."""
+    """Text of what a container display, or a ``ModuleList`` of one, holds, when all of it has the same text; of what a dict is made
+    of by a call."""
+    if isinstance(value, ast.Call) and dotted(value.func).rpartition(".")[2] in _DICTS:
+        return _text_in_dict(value)
     if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
         value = value.args[0]
     if isinstance(value, ast.ListComp | ast.SetComp | ast.GeneratorExp):
@@ -175,6 +178,26 @@ def element_text(value: ast.expr | None) -> str:
         texts = {dotted(element) for element in value.values}
         return texts.pop() if len(texts) == 1 else ""
     return ""
+
+
+def _text_in_dict(call: ast.Call) -> str:
+    """Text of what is held by ``defaultdict(Meter)``, ``dict(loss=Meter())`` and ``OrderedDict((name, Meter()) for name in names)``."""
+    made = call.args[0] if call.args else None
+    if isinstance(made, ast.Lambda):
+        return dotted(made.body)
+    if isinstance(made, ast.Name | ast.Attribute) and not call.keywords:
+        return f"{dotted(made)}()" if dotted(call.func).rpartition(".")[2] in _MAKES_VALUES else ""
+    pairs = made.elts if isinstance(made, ast.List | ast.Tuple) else [made.elt] if isinstance(made, _COMPREHENSIONS) else []
+    values = [pair.elts[1] if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 else pair for pair in pairs]
+    texts = {dotted(each) for each in (*values, *(keyword.value for keyword in call.keywords))}
+    if made is not None and not values:
+        texts.add(element_text(made))
+    return texts.pop() if len(texts) == 1 else ""
+
+
+_COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
+_DICTS = frozenset(name.rpartition(".")[2] for name in TORCH.words["makes-dicts"])
+_MAKES_VALUES = frozenset(name.rpartition(".")[2] for name in TORCH.words["makes-missing-values"])
 
 
 def base_text(node: ast.expr) -> str:

@@ -14,7 +14,8 @@ A fallback is a call of another function on the same values: it calculates with 
 place of the failed one (`out = tiled(x)` after `out = whole(x)`), or it is run for its effect.
 
 A handler is recognized by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), a test of the message, a
-helper (`is_oom_error(e)`), or because it empties the cache.
+helper (`is_oom_error(e)`), or because it empties the cache. One of any other error counts where it runs the network again on each part of
+what failed (`except Exception: for item in batch: encode([item])`): a warning, at the call.
 
 It does not report:
 
@@ -75,9 +76,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.rules.fact import Fact, Known
+from torchmemlint.semantics.roots import Runs
 from torchmemlint.semantics.state import GraphKind, Mode, OomHandler
 from torchmemlint.torch_facts import TORCH
 
@@ -118,6 +122,17 @@ ASKS = ("retry", "fallback", "unseen-fallback")
 AGAIN = (*ASKS, "host-retry")
 
 
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """A function that catches any error, and calls something in a loop that it calls outside of that as well: it may do again what failed."""
+    if WIDE.isdisjoint(facts.names):
+        return False
+    depths: dict[str, int] = {}
+    return any(call.args and depths.setdefault(call.callee, call.loops) != call.loops for call in facts.calls)
+
+
+WIDE = frozenset(name.rpartition(".")[2] for name in TORCH.words["wide-exceptions"])
+
+
 def check(event: OomHandler, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
@@ -136,7 +151,7 @@ def check(event: OomHandler, flow: Flow) -> Iterator[Draft]:
         return
     if event.moves and not any(w in AGAIN for _, w in recovery):
         return  # the frames of a move hold what is moved, which its owner holds anyway
-    alone = all(w.endswith("fallback") for _, w in recovery)
+    alone = event.of_any_error or all(w.endswith("fallback") for _, w in recovery)
     yield draft(
         event,
         flow,
@@ -162,7 +177,7 @@ def cost(flow: Flow, keeps: bool) -> str:
 def severity(event: OomHandler) -> Severity:
     if event.keeps < 0 and not any(word in ASKS for _, word in event.recovery):
         return Severity.NOTE  # nothing asks the device for memory before the handler ends, which frees all of it
-    return Severity.WARNING if event.moves else Severity.ERROR
+    return Severity.WARNING if event.moves or event.of_any_error else Severity.ERROR
 
 
 def draft(

@@ -250,7 +250,7 @@ def is_never_emptied(event: Store, flow: Flow) -> bool:
 
 def is_called_often(ref: FunctionRef, world: World) -> bool:
     """Whether a method, no constructor, part of a network or hook of a framework, is called in a loop, or by nothing visible."""
-    if is_constructor(ref.qualname) or ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or world.is_hook(ref):
+    if is_constructor(ref.qualname) or world.is_forward(ref) or world.is_hook(ref):
         return False
     calls = world.project.callers(ref).calls
     return not calls or any(caller.call.loops for caller in calls)
@@ -404,8 +404,7 @@ TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TO
 
 def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop iterates over layers, or over the pieces of one batch."""
-    root = flow.record.root
-    if root.qualname.rpartition(".")[2] in TORCH.words["forward"]:
+    if flow.runs.is_forward(flow.record.root):
         return Fact("loop-over-pieces", "the loop iterates over the pieces of one batch")
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return Fact("loop-over-layers", "the loop iterates over layers")

@@ -17,6 +17,7 @@ from torchmemlint.semantics.dataflow.grad_needs import (
     read_before_backward,
     stored_needed,
 )
+from torchmemlint.semantics.dataflow.hooked_again import hooked_in_turns
 from torchmemlint.semantics.dataflow.host_uses import met_on_device, taken_whole
 from torchmemlint.semantics.dataflow.import_uses import Written, uses_of, written
 from torchmemlint.semantics.dataflow.readers import OWN, goes_only_into, readers_of_attribute
@@ -39,6 +40,7 @@ __all__ = [
     "goes_only_into",
     "has_no_tensors",
     "held",
+    "hooked_in_turns",
     "is_constructor",
     "is_emptied_each_batch",
     "is_only_filled",

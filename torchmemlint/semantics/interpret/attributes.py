@@ -21,7 +21,7 @@ from torchmemlint.semantics.identity import (
 )
 from torchmemlint.semantics.interpret.names import annotated_container, classify, function_value, named, note_bare
 from torchmemlint.semantics.interpret.operators import in_role, made_in_mode
-from torchmemlint.semantics.interpret.stores import makes_recorder
+from torchmemlint.semantics.interpret.stores import filled_with, makes_recorder
 from torchmemlint.semantics.interpret.unknown_parts import MAX_PART_TEXT, leaf_tensor, part_of
 from torchmemlint.semantics.state import (
     CONTAINERS,
@@ -276,7 +276,7 @@ def assigned_value(
     assert isinstance(info.cls, ClassRef)
     container = CONTAINER_KINDS.get(fact.kind)
     if container is not None:
-        return frozenset((Obj(m.first_held(container, text, info, (oid, name, container))),))
+        return hold_first(m, oid, name, text, container, fact.method)
     if fact.kind is AttrKind.CONST:
         one = literal(fact.const)
         return one if alone and not is_field(fact) else join(one, UNKNOWN) if one != NONE else EMPTY
@@ -385,7 +385,7 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
         bare_maker = bool(method) and (
             makes_bare(m.world, maker, bare, absolute) or made_constant(m.world, maker, bare, absolute)
         )
-        made = made_by_library(m, absolute, oid, name, text, bare_maker)
+        made = made_by_library(m, absolute, oid, name, text, bare_maker, method)
         if made is not None and class_kind(absolute) is Kind.LIST and method and made_bounded(m.world, maker, bare):
             m.record.cleared.update(atom.oid for atom in made if type(atom) is Obj)
         if made is not None:
@@ -403,7 +403,20 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
     return frozenset((Obj(inner),))
 
 
-def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, bare_maker: bool) -> Value | None:
+def hold_first(m: Machine, oid: int, name: str, text: str, kind: Kind, method: str) -> Value:
+    """The container that ``method`` puts into an attribute. Of modules in it is not known whether they learn, so that only of other
+    objects the class counts."""
+    info = m.heap[oid]
+    assert isinstance(info.cls, ClassRef)
+    made = m.first_held(kind, text, info, (oid, name, kind))
+    known = m.world.project.class_of(class_path(m, info.cls, name), method, f"self.{name}[]")
+    cls = known or m.world.memoize(filled_with, (info.cls, name))
+    if isinstance(cls, ClassRef) and m.world.is_module_class(cls) is False:
+        m.element_classes[made] = cls
+    return frozenset((Obj(made),))
+
+
+def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, bare_maker: bool, method: str) -> Value | None:
     """What a known function or class of a library made for the attribute; None where nothing is known of it."""
     info = m.heap[oid]
     assert isinstance(info.cls, ClassRef)
@@ -413,7 +426,7 @@ def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, b
     if kind is Kind.PARAMETER:
         return FREE_TENSOR if bare_maker else leaf_tensor(m, 0, text, None)
     if kind in (Kind.LIST, Kind.DICT, Kind.SET):
-        return frozenset((Obj(m.first_held(kind, text, info, (oid, name, kind))),))
+        return hold_first(m, oid, name, text, kind, method)
     if kind is not Kind.THING:
         inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
         if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
@@ -70,8 +70,9 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
     empties = "builtins.RuntimeError" in types and any(
         isinstance(n, ir.Call) and dotted(n.func).rpartition(".")[2] == EMPTIES for n in nodes_of(handler.body)
     )
-    if not by_type and not empties and not (asked and any(t in CATCHES_OOM for t in types)):
-        return None
+    by_words = empties or (bool(asked) and any(t in CATCHES_OOM for t in types))
+    if not by_type and not by_words:
+        return done_again_in_parts(m, handler, statement, types, state)
     behind = is_behind_class(m, handler, statement, state)
     if behind and not names_other_device(tests):
         return None
@@ -88,6 +89,50 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
         tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call)) and t.node not in fallbacks and not behind),
         always_raises(body), tuple(found), keeping(body, handler.name), only_moves(statement.body),
     )  # fmt: skip
+
+
+def done_again_in_parts(
+    m: Machine, handler: ir.Handler, statement: ir.Try, types: tuple[str, ...], state: State
+) -> OomHandler | None:
+    """The event of a handler of any error that runs the network once more on each part of what failed: whatever the error was, the
+    exception holds what the whole had made. None for any other, also where all that remains of the exception is let go first."""
+    if lets_traceback_go(handler.body):
+        return None
+    data = made_of_the_same(handler.body, statement.body, names_of_error(handler))
+    in_parts = {
+        inner.node
+        for loop in nodes_of(handler.body)
+        for target, iterable, inside in turns_over(loop)
+        if names_inside(iterable) & data
+        for inner in walk(inside)
+        if isinstance(inner, ir.Call) and names_inside(target) & names_inside(inner.args)
+    }
+    again = [
+        (node, what)
+        for node, what in recoveries(handler.body, statement.body, m, names_of_error(handler), state)
+        if what is Recovery.RETRY and node in in_parts
+    ]
+    calls = {n.node: dotted(n.func) for n in nodes_of(handler.body) if isinstance(n, ir.Call)}
+    each = {  # what failed was one part already
+        dotted(inner.func)
+        for loop in nodes_of(statement.body)
+        for _, _, inside in turns_over(loop)
+        for inner in walk(inside)
+        if isinstance(inner, ir.Call)
+    }
+    again = [(node, what) for node, what in again if calls[node] not in each and is_shown_to_run_model(m, calls[node])]
+    if not again or is_behind_class(m, handler, statement, state):
+        return None
+    return OomHandler(m.site(handler.node), types, (), False, tuple(again), -1, False, of_any_error=True)
+
+
+def turns_over(node: object) -> Iterator[tuple[ir.Expr, ir.Expr, object]]:
+    """Of a loop or comprehension: its variable, what it goes over, and what it does in each turn."""
+    if isinstance(node, ir.For):
+        yield node.target, node.iterable, node.body
+    elif isinstance(node, ir.Comprehension):
+        for clause in node.clauses:
+            yield clause.target, clause.iterable, node.element
 
 
 def is_oom_type(name: str) -> bool:
@@ -369,6 +414,12 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     if last in RUNS or purpose.may_be_network(callee):
         return True
     return any(m.world.memoize(runs_model, ref) for ref in m.world.memoize(followed, (m.ref, callee)))
+
+
+def is_shown_to_run_model(m: Machine, callee: str) -> bool:
+    """Whether a call in the root runs a network by what it is called, or by what is visible of the function."""
+    refs = m.world.memoize(followed, (m.ref, callee))
+    return any(m.world.memoize(runs_model, ref) for ref in refs) if refs else purpose.may_be_network(callee)
 
 
 def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Machine, state: State) -> Recovery | None:

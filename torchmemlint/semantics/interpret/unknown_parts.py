@@ -71,7 +71,8 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
     if len(info.name) >= MAX_PART_TEXT:
         return frozenset((Obj(oid),))
     label = f"[{key.value!r}]" if key is not None else ANY_PART
-    inner = m.outside(Kind.THING, info.name + label, None, key=(oid, label))
+    cls = m.element_classes.get(oid)
+    inner = m.outside(Kind.THING if cls is None else Kind.INSTANCE, info.name + label, cls, key=(oid, label))
     m.holders.setdefault(inner, oid)
     if oid in m.loaded:
         m.loaded[inner] = m.loaded[oid]

@@ -45,6 +45,7 @@ from torchmemlint.semantics.state import (
     Func,
     GraphKind,
     Handed,
+    HookAdded,
     Kind,
     Machine,
     Method,
@@ -122,6 +123,7 @@ def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Va
             assign(m, func.value, known, state, expr.node)
     if func.name in HOOKS and call.positional:
         m.hooked |= {a for a in call.positional[0] if type(a) is Func}
+        m.emit(HookAdded(m.site(expr.node), func.name))
     hand_over(m, receiver, func.name, call, state)
     if func.name in TO_DEVICE and reaches_device(func.name, call):
         m.record.flags.add(RecordFlag.DEVICE)

@@ -20,6 +20,7 @@ from torchmemlint.semantics.interpret import (
 )
 from torchmemlint.semantics.state import (
     ELEMENTS,
+    EMPTY,
     KEYS,
     NONE,
     PLAIN,
@@ -127,6 +128,8 @@ def copied(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     info = m.heap[oid]
     result = m.allocate(Kind.LIST if name == "values" else info.kind, call.node, info.name)
     copy_contents(m, oid, result, state)
+    if oid in m.element_classes and not m.contents(oid, state):
+        state.vars[result, ELEMENTS] = thing_element(m, oid, None)
     return frozenset((Obj(result),))
 
 
@@ -137,7 +140,7 @@ def take_element(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     key = only_const(call.positional[0]) if call.positional else None
     held = state.vars.get((oid, f"[{key.value!r}]")) if key is not None else None
     if held is None:
-        held = join_all(m.contents(oid, state))
+        held = join_all(m.contents(oid, state)) or (thing_element(m, oid, key) if oid in m.element_classes else EMPTY)
     if name == "get":
         held = join(held, call.positional[1] if len(call.positional) > 1 else NONE)
     return held or UNKNOWN

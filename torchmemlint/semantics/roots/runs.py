@@ -516,10 +516,7 @@ class Runs:
     def is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is a module's own forward: who runs the module may not be visible (a trainer that was handed it),
         whatever visible callers do with what it returns."""
-        owner = self.world.header(ref).owner
-        if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
-            return False
-        return self.world.is_module_class(ClassRef(ref.path, owner)) is not False
+        return self.world.is_forward(ref)
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:
         return self.world.outermost(ref)

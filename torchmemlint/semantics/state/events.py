@@ -173,6 +173,14 @@ class HookStore:
 
 
 @dataclass(frozen=True, slots=True)
+class HookAdded:
+    """The root registers a hook on a module (``name``: the method that is called)."""
+
+    site: Site
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class GradientsFreed:
     """Gradients are set to None, or deleted; emitted only in runs that build a graph of gradients (``create_graph=True``).
 
@@ -242,6 +250,7 @@ class OomHandler:
     recovery (node, what) of statements that run inside the handler and need memory or free it
     keeps    node of a statement that keeps the exception beyond the handler, -1
     moves    all that was tried is to bring something to a device
+    of_any_error   nothing in it is about memory: it runs a network again on each part of what failed
     """
 
     site: Site
@@ -251,6 +260,7 @@ class OomHandler:
     recovery: tuple[tuple[int, Recovery], ...]
     keeps: int
     moves: bool
+    of_any_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +311,7 @@ Event = (
     | Backward
     | CachedFunction
     | EnvironmentSet
+    | HookAdded
     | HookStore
     | GradientsFreed
     | CallEffect

@@ -200,6 +200,8 @@ class Machine:
     """Such an item → the first ``yield`` inside it."""
     stored_items: dict[tuple[int, int, int], Value] = field(default_factory=dict)
     """(frame, turn, node of ``d[k]``) → all that was put there."""
+    element_classes: dict[int, ClassRef] = field(default_factory=dict)
+    """Containers that were there before the run → the class of all that they hold, which is none of modules."""
     held_whole: dict[int, set[int]] = field(default_factory=dict)
     """Containers that were put into others → the marks that their elements have from there."""
     watch: Callable[[Machine, ir.Stmt, State], None] | None = None

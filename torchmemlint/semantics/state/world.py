@@ -351,6 +351,13 @@ class World:
         """Whether a class of the project is an ``nn.Module``; None when a base is not visible."""
         return self.query_log.memoize(self._is_module, cls, lambda: self._find_module(cls))
 
+    def is_forward(self, ref: FunctionRef) -> bool:
+        """Whether a function is the forward of a module, or of what may be one; objects of other classes may as well be called."""
+        owner = self.header(ref).owner
+        if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
+            return False
+        return self.is_module_class(ClassRef(ref.path, owner)) is not False
+
     def is_plain_record(self, cls: ClassRef) -> bool:
         """Whether objects of a class of the project hold numbers and words alone, as the annotations of all its fields say."""
         mro = self.project.mro(cls)
