@@ -35,7 +35,7 @@ def test_the_cost_names_the_row_that_binds_the_name_again() -> None:
 def test_a_part_of_the_file_is_not_everything_in_it() -> None:
     costs = {finding.function: finding.cost for finding in found("parts_of_the_file.py")}
     assert len(costs) == 7
-    assert {function for function, cost in costs.items() if "parts of the file that nothing takes over" in cost} == {
+    assert {function for function, cost in costs.items() if "whatever else the file has on the device" in cost} == {
         "all_of_it"
     }
 
