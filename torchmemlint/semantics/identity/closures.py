@@ -107,8 +107,13 @@ def first_name(expr: ir.Expr) -> str:
 
 def function_or_closure(world: World, ref: FunctionRef) -> ir.Function | None:
     """The IR of a function, or of one right inside another; None for what is neither (a lambda)."""
-    around = world.function(world.outermost(ref))
-    if around is None:
-        return None
-    inside = (node.function for node in nodes_of(around[0].body) if isinstance(node, ir.FunctionDef))
-    return next((each for each in (around[0], *inside) if each.qualname == ref.qualname), None)
+    return world.memoize_of_function(_with_closures, world.outermost(ref)).get(ref.qualname)
+
+
+def _with_closures(world: World, ref: FunctionRef) -> dict[str, ir.Function]:
+    """An outermost function and those right inside of it, by their qualified names; of several of one name, the first."""
+    found = world.function(ref)
+    if found is None:
+        return {}
+    inside = [node.function for node in nodes_of(found[0].body) if isinstance(node, ir.FunctionDef)]
+    return {each.qualname: each for each in reversed([found[0], *inside])}

@@ -142,17 +142,13 @@ class Counter(Constructor):
         function = self.function(init)
         given = {**dict(zip((each.name for each in function.params[1:]), args, strict=False)), **keywords}
         names = {name for name, value in given.items() if isinstance(value, UnknownPart) and not value.count}
+        if not names:
+            return False
         kept = {f"self.{attr.name}" for attr in project.attrs(cls) if attr.value.partition(".")[0] in names}
         called = {call.callee for facts in self.world.within(cls.path, cls.qualname) for call in facts.calls}
         if any(text in kept or ".".join(text.split(".")[:2]) in kept for text in called):
             return True
-        containers = (
-            each
-            for each in nodes_of(function.body)
-            if isinstance(each, ir.Call) and dotted(each.func).rpartition(".")[2] in CONTAINERS
-        )
-        held = (item for each in containers for arg in each.args for item in items_of(arg.value))
-        return any(isinstance(item, ir.Name) and item.id in names for item in held)
+        return not names.isdisjoint(self.world.memoize_of_function(put_into_containers, init))
 
     def is_parameter(self, ref: FunctionRef, text: str) -> bool:
         return text in {param.name for param in self.world.header(ref).params}
@@ -187,3 +183,12 @@ def unwrapped(value: ir.Expr) -> ir.Expr:
         else:
             break
     return value
+
+
+def put_into_containers(world: World, ref: FunctionRef) -> frozenset[str]:
+    """The names that a function gives as parts to containers of modules: ``nn.Sequential(backbone, head)``."""
+    found = world.function(ref)
+    calls = (each for each in nodes_of(found[0].body) if isinstance(each, ir.Call)) if found is not None else ()
+    containers = (each for each in calls if dotted(each.func).rpartition(".")[2] in CONTAINERS)
+    held = (item for each in containers for arg in each.args for item in items_of(arg.value))
+    return frozenset(item.id for item in held if isinstance(item, ir.Name))
