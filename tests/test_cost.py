@@ -38,7 +38,7 @@ def test_the_number_of_iterations_must_be_known_and_small() -> None:
     assert price("whole-graphs", "graphs", {}, 3) == (Severity.NOTE, "graphs; little here: the loop has 3 iterations")
     assert price("whole-graphs", "graphs", small, 100) == (Severity.NOTE, "graphs; small here: ten numbers")
     for turns in (-1, 101):
-        assert price("whole-graphs", "graphs", small, turns) == (Severity.WARNING, "graphs; small ones here: ten numbers")
+        assert price("whole-graphs", "graphs", small, turns) == (Severity.ERROR, "graphs")
         assert price("whole-graphs", "graphs", {}, turns) == (Severity.ERROR, "graphs")
     assert price("graph-nodes", "nodes", {}, 16).severity is Severity.NOTE
     assert price("graph-nodes", "nodes", {}, 17).severity is Severity.WARNING

@@ -108,7 +108,12 @@ def test_functions_are_listed_in_source_order_with_their_owners() -> None:
         ("'Net'", "Net"),
         ("'Optional[Net]'", "Net"),
         ("Annotated[Net, 'doc']", "Net"),
-        ("list[Net]", ""),
+        ("list[Net]", "Net[]"),
+        ("Optional[Sequence['Net']]", "Net[]"),
+        ("tuple[Net, ...]", "Net[]"),
+        ("dict[str, Net]", "Net{}"),
+        ("tuple[Net, int]", ""),
+        ("list[list[Net]]", ""),
         ("'not ) valid'", ""),
     ],
 )

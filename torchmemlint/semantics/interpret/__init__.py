@@ -16,7 +16,14 @@ from torchmemlint.semantics.interpret.call_effects import (
 )
 from torchmemlint.semantics.interpret.elements import adopt, copy_contents, forget, items_of, iterate, put, put_all
 from torchmemlint.semantics.interpret.expressions import evaluate_constant
-from torchmemlint.semantics.interpret.handlers import OOM_WORDS, record_helper
+from torchmemlint.semantics.interpret.handlers import (
+    CATCHES_OOM,
+    OOM_WORDS,
+    names_oom_class,
+    names_other_device,
+    reads_error,
+    tests_message,
+)
 from torchmemlint.semantics.interpret.iterations import ANY_WIDTH, width_of_loop
 from torchmemlint.semantics.interpret.names import annotated_container, classify, function_value, named
 from torchmemlint.semantics.interpret.narrowing import is_plain_type
@@ -26,6 +33,7 @@ from torchmemlint.semantics.interpret.unknown_parts import hold_loaded, leaf_ten
 
 __all__ = [
     "ANY_WIDTH",
+    "CATCHES_OOM",
     "FILLS_LISTS",
     "OOM_WORDS",
     "RECORDED",
@@ -52,6 +60,8 @@ __all__ = [
     "made_in_mode",
     "makes_recorder",
     "named",
+    "names_oom_class",
+    "names_other_device",
     "note_array",
     "note_given_away",
     "note_kept",
@@ -60,13 +70,14 @@ __all__ = [
     "put",
     "put_all",
     "reaches_device",
+    "reads_error",
     "record",
     "record_by_name",
     "record_call",
     "record_environment",
-    "record_helper",
     "statements",
     "store_in",
+    "tests_message",
     "thing_element",
     "whole_logits",
     "width_of_loop",

@@ -18,11 +18,11 @@ from torchmemlint.semantics.interpret import (
     is_plain_type,
     note_given_away,
     object_attribute,
-    record_helper,
 )
 from torchmemlint.semantics.mode import decorated_mode, start_mode
 from torchmemlint.semantics.models import check_decorator, handed_output, run_function, take_body
 from torchmemlint.semantics.roots import assembly
+from torchmemlint.semantics.roots.oom_helpers import record_helper
 from torchmemlint.semantics.state import (
     EMPTY,
     EVERYTHING,

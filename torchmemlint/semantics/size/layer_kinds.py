@@ -14,7 +14,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, flat
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
-from torchmemlint.semantics.size.weights import CONTAINERS, Counter, unwrapped
+from torchmemlint.semantics.size.weights import CONTAINERS, FORWARD, Counter, unwrapped
 from torchmemlint.semantics.state import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -57,6 +57,15 @@ def attends(names: frozenset[str]) -> bool:
     return written_out or TORCH.names["fused-attention"] in names
 
 
+def names_of_forward(world: World, cls: ClassRef) -> frozenset[str]:
+    """The names in a class's forward, and in the methods of the class whose names these are; in all methods where it has no forward."""
+    methods = {facts.qualname.rpartition(".")[2]: facts.names for facts in world.within(cls.path, cls.qualname)}
+    found = methods.pop(FORWARD, frozenset().union(*methods.values()))
+    while called := found & methods.keys():
+        found = found.union(*(methods.pop(name) for name in called))
+    return found
+
+
 class _Layers(Counter):
     """Counts the layers that a constructor makes, and ends at one of another kind."""
 
@@ -73,7 +82,7 @@ class _Layers(Counter):
         return self.made
 
     def instance(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> UnknownPart:
-        if any(attends(facts.names) for facts in self.world.within(cls.path, cls.qualname)):
+        if attends(names_of_forward(self.world, cls)):
             raise Unbounded
         return super().instance(cls, args, keywords)
 

@@ -146,7 +146,7 @@ class Counter(Constructor):
             return False
         kept = {f"self.{attr.name}" for attr in project.attrs(cls) if attr.value.partition(".")[0] in names}
         called = {call.callee for facts in self.world.within(cls.path, cls.qualname) for call in facts.calls}
-        if any(text in kept or ".".join(text.split(".")[:2]) in kept for text in called):
+        if kept & called or kept & {".".join(text.split(".")[:2]) for text in called}:
             return True
         return not names.isdisjoint(self.world.memoize_of_function(put_into_containers, init))
 
