@@ -85,7 +85,7 @@ def test_calls_that_use_a_result_are_shown_with_the_forward() -> None:
 def test_what_another_forward_keeps_and_one_graph_kept_in_turns_are_no_mistake_of_this_one() -> None:
     text = (FIXTURES / "TML201" / "kept_by_another_forward.py").read_text(encoding="utf-8")
     kept, by_rows = found(text, "TML201")
-    assert (kept.severity.value, kept.message.partition("(")[0]) == ("warning", "`smooth")
+    assert (kept.severity.value, kept.message.partition("(")[0]) == ("error", "`smooth")
     assert [step.span.start.row for step in kept.flow] == [kept.span.start.row]
     assert (by_rows.severity.value, by_rows.flow) == ("note", ())
 
