@@ -113,6 +113,8 @@ def test_functions_are_listed_in_source_order_with_their_owners() -> None:
         ("tuple[Net, ...]", "Net[]"),
         ("dict[str, Net]", "Net{}"),
         ("tuple[Net, int]", ""),
+        ("tuple[()]", ""),
+        ("Callable[()]", ""),
         ("list[list[Net]]", ""),
         ("'not ) valid'", ""),
     ],

@@ -103,6 +103,8 @@ def annotation_text(node: ast.expr | None) -> str:
             options = list(inner)
         elif name in ("Annotated", "Final", "ClassVar", "Required", "NotRequired"):
             options = list(inner[:1])
+        elif not inner:
+            return ""  # `tuple[()]`
         elif name == "Callable" and annotation_text(inner[-1]).rpartition(".")[2] != "Tensor":
             return dotted(node.value)  # what returns a tensor may be a network
         elif name in SEQUENCES and (len(inner) == 1 or (isinstance(inner[-1], ast.Constant) and inner[-1].value is ...)):
