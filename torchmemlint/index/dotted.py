@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from torchmemlint.torch_facts import TORCH
@@ -103,20 +104,23 @@ def annotation_text(node: ast.expr | None) -> str:
             options = list(inner)
         elif name in ("Annotated", "Final", "ClassVar", "Required", "NotRequired"):
             options = list(inner[:1])
-        elif not inner:
-            return ""  # `tuple[()]`
-        elif name == "Callable" and annotation_text(inner[-1]).rpartition(".")[2] != "Tensor":
+        elif name == "Callable" and inner and annotation_text(inner[-1]).rpartition(".")[2] != "Tensor":
             return dotted(node.value)  # what returns a tensor may be a network
-        elif name in SEQUENCES and (len(inner) == 1 or (isinstance(inner[-1], ast.Constant) and inner[-1].value is ...)):
-            return _held(inner[0], "[]")
-        elif name in MAPPINGS and len(inner) == 2:
-            return _held(inner[1], "{}")
+        else:
+            return _held(name, inner)
     found = [option for option in options if not (isinstance(option, ast.Constant) and option.value is None)]
     return annotation_text(found[0]) if len(found) == 1 else ""
 
 
-def _held(element: ast.expr, brackets: str) -> str:
-    text = annotation_text(element)
+def _held(name: str, inner: Sequence[ast.expr]) -> str:
+    """The text of a container's annotation, by its name and what stands in its brackets; "" where its elements are of several kinds."""
+    of_one = len(inner) == 1 or (len(inner) == 2 and isinstance(inner[1], ast.Constant) and inner[1].value is ...)
+    if name in SEQUENCES and of_one:
+        text, brackets = annotation_text(inner[0]), "[]"
+    elif name in MAPPINGS and len(inner) == 2:
+        text, brackets = annotation_text(inner[1]), "{}"
+    else:
+        return ""
     return f"{text}{brackets}" if text and text[-1] not in "]}" else ""
 
 

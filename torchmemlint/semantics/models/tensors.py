@@ -18,10 +18,12 @@ from torchmemlint.semantics.models.unknown_objects import (
     STEPS,
     call_methods,
     call_opaque,
+    give_plain_values,
     hands_out_a_number,
     is_method_of_text,
     may_be_attached,
     methods_meant_by,
+    plain_result,
 )
 from torchmemlint.semantics.state import (
     ANY_PART,
@@ -82,6 +84,8 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     run_engine(m, "" if real else name, call, state)
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
+    if m.world.memoize(give_plain_values, name):  # of an object that only looked like a tensor
+        return plain_result(m, me, name, call, state)
     if name == "eval" and not real and not call.all():
         return evaluated_module(m, atom, call, state)
     if name in TORCH.module_methods and not sure:
@@ -94,10 +98,8 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     if name in FILLS_HOLDERS and call.positional and not real:
         store_in_unknown(m, atom, name, call, state)
         return NONE
-    if name in CONTAINER_METHODS:
-        held = part_of_mapping(m, atom, name, call)
-        if held is not None:
-            return held
+    if name in CONTAINER_METHODS and (held := part_of_mapping(m, atom, name, call)) is not None:
+        return held
     if not real:
         if name == STEPS and CLEARS in m.evidence.get(receiver_text(call), ()):
             record_call(m, CallByName.POSSIBLE_STEP, text_of(call.func), call)

@@ -78,6 +78,7 @@ OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = TORCH.words["common-methods"]
 """Methods that objects outside the project have as well: their name says nothing about the class."""
+PLAIN_TYPES = TORCH.words["plain-types"]
 PARTS = frozenset({"get", "pop"})
 """Methods of a dict that give a part of it."""
 PASS_THROUGH = TORCH.words["passes-through"]
@@ -274,6 +275,8 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return frozenset((Obj(oid),))
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
+    if m.world.memoize(give_plain_values, name) and not is_given_from_outside(m, oid):
+        return plain_result(m, frozenset((Obj(oid),)), name, call, state)
     methods = methods_meant_by(m, name, call)
     if methods and not is_given_from_outside(m, oid):
         return call_methods(m, methods, m.heap[oid].name, (oid, "as"), call, state)
@@ -351,6 +354,23 @@ def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[Fu
     owners = [ClassRef(ref.path, world.header(ref).owner) for ref in found]
     related = any({*owners} <= {each, *world.project.subclasses(each)} for each in owners)
     return doing if len(doing) == 1 or (related and len(doing) <= MAX_OVERRIDES) else ()
+
+
+def give_plain_values(world: World, name: str) -> bool:
+    """Whether every method of the project that has a name says by its annotation that it gives numbers or words, or a container of them:
+    ``def as_dict(self) -> dict[str, float]``."""
+    named = world.methods_named(name)
+    if name in COMMON_METHODS or not 0 < len(named) <= MAX_NAMESAKES:
+        return False
+    given = [world.header(ref).returns.rstrip("[]{}").rpartition(".")[2] for ref in named]
+    return all(each in PLAIN_TYPES for each in given)
+
+
+def plain_result(m: Machine, receiver: Value, name: str, call: Call, state: State) -> Value:
+    """What such a method gives: its object, and what it is given, ends there as numbers do."""
+    for value in (receiver, *call.all()):
+        m.sink(*m.whole(value, state), SinkKind.CUT, name, call.node)
+    return PLAIN
 
 
 HANDS_OUT = TORCH.words["hands-out"]
