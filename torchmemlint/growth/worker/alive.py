@@ -13,7 +13,8 @@ from torchmemlint.growth import words
 from torchmemlint.growth.worker.heap import Graphs, is_tensor, storage_of, tensors_and_nodes
 from torchmemlint.growth.worker.holders import Roots, Search, named
 
-MOST, SHOWN = 40, 8
+MOST, SHOWN = 400, 8
+"""Tensors whose holders are searched for, the largest; and holders that are shown."""
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
@@ -57,8 +58,12 @@ def alive_at(error: BaseException) -> list[str]:
             totals[_holder(search, one) + " (saved by its graph)"] += size
     whole = sum(sizes.values()) + sum(size for _, size in saved)
     lines = [f"Out of memory: {words.size(whole)} of tensors were alive. The largest holders:"]
-    lines += [f"    {words.size(size):>8}  {name}" for name, size in sorted(totals.items(), key=lambda pair: -pair[1])[:SHOWN]]
-    return lines
+    shown = sorted(totals.items(), key=lambda pair: -pair[1])[:SHOWN]
+    rest = whole - sum(size for _, size in shown)
+    return [
+        *lines,
+        *(f"    {words.size(size):>8}  {name}" for name, size in [*shown, *([("in smaller ones", rest)] if rest else [])]),
+    ]
 
 
 def _innermost(error: BaseException) -> Any:

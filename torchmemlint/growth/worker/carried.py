@@ -10,6 +10,7 @@ from torchmemlint.growth.worker.evidence import NAMED, Evidence
 from torchmemlint.growth.worker.holders import Path, Search, named
 from torchmemlint.growth.worker.keeper import Keeper
 from torchmemlint.growth.worker.marks import Bindings, slot
+from torchmemlint.growth.worker.unseen import gradients
 
 MOST = 12
 
@@ -30,7 +31,9 @@ def carriers(evidence: Evidence) -> list[Any]:
 def carried(evidence: Evidence, some: list[Any], search: Search) -> list[Keeper]:
     """Who keeps the carriers: the graphs of the others are part of these."""
     ways = [(search.path(one), one) for one in some]
-    ways = [pair for pair in ways if pair[0].root.kind in NAMED] or ways
+    of_leaves = gradients(evidence.tensors)
+    named_ways = [pair for pair in ways if pair[0].root.kind in NAMED]
+    ways = named_ways or [pair for pair in ways if id(pair[1]) in of_leaves]
     upstream = {id(one) for one in _upstream(evidence, [one for _, one in ways])}
     keepers = [_keeper(evidence, way, one) for way, one in ways if id(one) in upstream]
     return [keeper for keeper in keepers if keeper is not None]
@@ -51,11 +54,15 @@ def _keeper(evidence: Evidence, path: Path, tensor: Any) -> Keeper | None:
     if not size.nodes:
         return None
     node = next((one for one in graphs.nodes if graphs.since <= int(one._sequence_nr()) < graphs.until), None)
+    alive = [_beside(node)] if node is not None else []
+    if path.root.kind not in NAMED:  # `backward(create_graph=True)`, and nothing sets the gradients to None
+        gets = "a leaf with the graph of its gradient"
+        return Keeper("native", "`.grad` → graph → leaf", "nobody", "", gets, size, evidence.iterations, alive=alive)
     mark = slot(path)
     bindings = mark if isinstance(mark, Bindings) else None
     return Keeper(
         "name", named(path), path.root.kind, path.root.of, "the result of each step", size, evidence.iterations,
-        mark=mark.mark if isinstance(mark, Bindings) else mark, bindings=bindings, alive=[_beside(node)] if node is not None else [],
+        mark=mark.mark if isinstance(mark, Bindings) else mark, bindings=bindings, alive=alive,
     )  # fmt: skip
 
 

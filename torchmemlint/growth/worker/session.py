@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+from _thread import get_ident
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -62,7 +63,7 @@ class Found:
 @dataclass(slots=True)
 class Loop:
     """One loop of the program; ``count`` are its iterations over all runs of it, ``points`` the bytes at their heads; ``between``: the next
-    look is to fit between two runs of the collector."""
+    look is to fit between two runs of the collector; ``thread``: where it is looked at."""
 
     code: CodeType
     line: int
@@ -81,6 +82,7 @@ class Loop:
     last_rate: float = 0.0
     looked: int = 0
     between: bool = False
+    thread: int = 0
 
     def place(self) -> Place:
         """Where the loop is."""
@@ -100,7 +102,8 @@ class Session:
         self.off = ""
         self.spent = 0.0
         self.metered = 0.0
-        self.started = time.thread_time()
+        self._starts = {get_ident(): time.thread_time()}
+        """The CPU time of each thread when its first event came: such a clock counts one thread alone."""
         self.pid = os.getpid()
         self._live = live
         self._free = [True]  # empty while an event goes on; a lock takes longer than all else of most events
@@ -133,6 +136,11 @@ class Session:
         finally:
             free[:] = (True,)
 
+    def _since(self) -> float:
+        """The CPU time of this thread since its first event."""
+        now = time.thread_time()
+        return now - self._starts.setdefault(get_ident(), now)
+
     def creates_graph(self, line: Place) -> None:
         """A backward with ``create_graph=True`` begins at this line."""
         self.create_graph[line] += 1
@@ -163,7 +171,7 @@ class Session:
         self.calls += 1
         iteration = self.marks.iteration(frame)
         if iteration is None:
-            if self._trace is not None and not runs(self.loops[self._trace[0]], frame):
+            if self._trace is not None and has_left(self.loops[self._trace[0]], frame):
                 self._end_tracing(self.loops[self._trace[0]], frame)
             return
         loop_frame, tag, start, line = iteration
@@ -205,9 +213,9 @@ class Session:
         self._freed, self._freed_before = self.collected.bytes - self._freed_before, self.collected.bytes
         if clocked:
             self.metered += CLOCKED * (time.thread_time() - begin)
-            if self.metered > METER_SHARE * (begin - self.started) + 0.05:
+            if self.metered > METER_SHARE * (since := self._since()) + 0.05:
                 self._stride = min(64, self._stride * 2)
-                self.metered = METER_SHARE * (begin - self.started)
+                self.metered = METER_SHARE * since
         if not loop.between:
             loop.sample_at = loop.count + max(self._stride, (loop.count - loop.points[0][0]) // DENSE)
         if loop.found and loop.count >= loop.ask_at:
@@ -241,10 +249,10 @@ class Session:
             loop.try_at = 2 * inside
             return
         least = AT_LEAST if loop.looked and not loop.between else FOR_FIRST  # one that the collector has spoiled is none
-        if self.spent > least + SHARE * (time.thread_time() - self.started):
+        if self.spent > least + SHARE * self._since():
             loop.try_at = inside + 1 + inside // TRIES
             return
-        loop.trend = found
+        loop.trend, loop.thread = found, get_ident()
         begin = time.thread_time()
         window, hold = max(4, min(LONGEST_WINDOW, 4 * found.period)), max(2, min(LONGEST_WINDOW // 4, found.period + 1))
         if loop.between:
@@ -267,7 +275,7 @@ class Session:
         assert self._look is not None
         wanted, look, first, middle, end = self._look
         if key != wanted:
-            if not runs(self.loops[wanted], frame):  # the loop ended first
+            if has_left(self.loops[wanted], frame):  # the loop ended first
                 self._cancel()
             return
         begin = time.thread_time()
@@ -312,7 +320,7 @@ class Session:
         wanted, _, _, end = self._trace
         if key == wanted and loop.count >= end:
             self._end_tracing(loop, frame)
-        elif key != wanted and not runs(self.loops[wanted], frame):
+        elif key != wanted and has_left(self.loops[wanted], frame):
             self._end_tracing(self.loops[wanted], frame)
 
     def _end_tracing(self, loop: Loop, frame: FrameType | None) -> None:
@@ -399,14 +407,16 @@ class Session:
             self._cancel()
 
 
-def runs(loop: Loop, frame: FrameType) -> bool:
-    """Whether a stack still goes through the function of a loop."""
+def has_left(loop: Loop, frame: FrameType) -> bool:
+    """Whether the stack of the thread in which a loop is looked at goes through its function no more. Another thread's says nothing of it."""
+    if get_ident() != loop.thread:
+        return False
     current: FrameType | None = frame
     while current is not None:
         if current.f_code is loop.code:
-            return True
+            return False
         current = current.f_back
-    return False
+    return True
 
 
 def _nothing(frame: FrameType | None) -> object:
