@@ -35,9 +35,7 @@ def test_the_cost_names_the_row_that_binds_the_name_again() -> None:
 def test_a_part_of_the_file_is_not_everything_in_it() -> None:
     costs = {finding.function: finding.cost for finding in found("parts_of_the_file.py")}
     assert len(costs) == 7
-    assert {function for function, cost in costs.items() if "whatever else the file has on the device" in cost} == {
-        "all_of_it"
-    }
+    assert {function for function, cost in costs.items() if "whatever else the file has on the device" in cost} == {"all_of_it"}
 
 
 def test_weights_that_were_saved_from_the_host_are_no_second_copy() -> None:

@@ -569,3 +569,35 @@ def test_its_own_memory_does_not_grow_with_the_steps(tmp_path: Path, grows: bool
         "10,000 steps later; on a busy machine there are more looks at first, and 227,000 bytes were seen"
     )
     assert (found > 0) is grows
+
+
+POOL = NETWORK + (
+    "from concurrent.futures import ThreadPoolExecutor\n\nkept = []\nwith ThreadPoolExecutor(1) as pool:\n    for i in range(100):\n"
+    "        kept.append(pool.submit(model, torch.ones(64, 16)).result())\n"
+)
+SESSIONS = NETWORK + (
+    "sessions = []\n\n\ndef session(x):\n    state = model(x).detach()\n    while True:\n        yield state\n\n\n"
+    "for i in range(100):\n    one = session(torch.randn(64, 16))\n    next(one)\n    sessions.append(one)\n"
+)
+CHAINED = NETWORK + (
+    "import warnings\n\nwarnings.simplefilter('ignore')\nfor i in range(100):\n    loss = model(torch.randn(64, 16)).square().mean()\n"
+    "    loss.backward(create_graph=True)\n    with torch.no_grad():\n        for p in model.parameters():\n            p.sub_(p.grad, alpha=1e-4)\n"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (POOL, "kept.append(pool", "`kept` gets a tensor in each step"),
+        (SESSIONS, "sessions.append", "`sessions` gets a generator in each step"),
+        (CHAINED, "loss.backward(create", "a cycle through C++, `.grad` → graph → leaf"),
+    ],
+    ids=["a pool of threads", "suspended generators", "gradients with graphs"],
+)
+def test_holders_that_are_not_in_the_stack_of_the_loop(tmp_path: Path, text: str, line: str, words: str) -> None:
+    pytest.importorskip("torch")
+    said = run(tmp_path, text).stderr
+    row = next(number for number, each in enumerate(text.splitlines(), 1) if line in each)
+    assert f"train.py:{row}:" in said, said
+    assert words in said, said

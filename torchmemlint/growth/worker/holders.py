@@ -12,7 +12,7 @@ import functools
 import gc
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,15 +111,22 @@ def is_ours(frame: types.FrameType) -> bool:
 
 class Search:
     """Searches upwards from some objects, all at once; ``mine`` are the containers of whoever searches, ``unseen`` the holders of an object,
-    by its id, that the collector does not see."""
+    by its id, that the collector does not see. Above a generator that ``is_new`` and has no name the search goes on: it is one of many, as a
+    session in a list is."""
 
     def __init__(
-        self, objects: list[Any], roots: Roots, mine: Iterable[object] = (), unseen: Mapping[int, list[Any]] | None = None
+        self,
+        objects: list[Any],
+        roots: Roots,
+        mine: Iterable[object] = (),
+        unseen: Mapping[int, list[Any]] | None = None,
+        is_new: Callable[[Any], bool] = lambda thing: False,
     ) -> None:
         if gc.get_freeze_count():
             gc.unfreeze()  # holders that the program froze would not be found; to freeze again would keep what is garbage by now
         self.roots = roots
         self._unseen = unseen or {}
+        self._is_new = is_new
         self._above: dict[int, list[Any]] = {}
         self._kept: list[Any] = []
         self._mine = {id(one) for one in (objects, self._above, self._kept, roots.by_id, roots.namespaces, roots.frames, *mine)}
@@ -168,7 +175,12 @@ class Search:
         return (
             self.roots.of(thing) is not None
             or id(thing) in self.roots.namespaces
-            or is_a(thing, (type, contextvars.Context, *GENERATORS))
+            or (is_a(thing, (type, contextvars.Context, *GENERATORS)) and not self._is_put_away(thing))
+        )
+
+    def _is_put_away(self, thing: Any) -> bool:
+        return (
+            is_a(thing, types.GeneratorType) and not thing.gi_running and self.roots.of(thing) is None and self._is_new(thing)
         )
 
     def _ignored(self, one: Any) -> bool:
@@ -179,7 +191,16 @@ class Search:
     def path(self, thing: Any) -> Path:
         """The shortest way from an object up to a root; one through the key of a dict only if there is no other."""
         found = self._way(thing, keys=False)
-        return found if found.root.kind != "nobody" else self._way(thing, keys=True)
+        found = found if found.root.kind != "nobody" else self._way(thing, keys=True)
+        if found.root.kind == "nobody":  # but for a generator that nobody has
+            for place, one in enumerate(found.objects[1:], 1):
+                if is_a(one, types.GeneratorType):
+                    return self._of_generator(found.objects[: place + 1])
+        return found
+
+    def _of_generator(self, chain: list[Any]) -> Path:
+        root = _generator(chain)
+        return Path(_below_the_root(chain, root), root)
 
     def _way(self, thing: Any, keys: bool) -> Path:
         todo = collections.deque([[thing]])
@@ -202,10 +223,10 @@ class Search:
         if id(top) in self.roots.namespaces and len(chain) > 1:
             name, space = self.roots.namespaces[id(top)]
             return Root("global", _key(space, chain[-2]) or "?", name, space)
-        if is_a(top, GENERATORS) and len(chain) > 1:  # before a name that it has: it holds by a local of its own
-            code = getattr(top, "gi_code", None) or getattr(top, "cr_code", None) or getattr(top, "ag_code", None)
-            held = _below_the_generator(chain)[-1:]
-            return Root("generator", _local_of(top, held[0]) if held else "?", name_of(code) if code else "?", top)
+        if (
+            is_a(top, GENERATORS) and len(chain) > 1 and not self._is_put_away(top)
+        ):  # before a name that it has: it holds by a local
+            return _generator(chain)
         if is_a(top, contextvars.Context):
             return Root("context", next((key for key, value in context(top).items() if _is_in(value, chain)), "?"), "", top)
         if is_a(top, type) and len(chain) > 1:
@@ -228,6 +249,14 @@ class Search:
         if is_a(top, (types.FunctionType, types.MethodType)):
             return Path(chain, Root("function", "", str(getattr(top, "__qualname__", "?")), top))
         return Path(chain, Root("nobody", "", "", None))
+
+
+def _generator(chain: list[Any]) -> Root:
+    """The generator, or coroutine, at the end of a way, by the local of its own that holds the rest."""
+    top = chain[-1]
+    code = getattr(top, "gi_code", None) or getattr(top, "cr_code", None) or getattr(top, "ag_code", None)
+    held = _below_the_generator(chain)[-1:]
+    return Root("generator", _local_of(top, held[0]) if held else "?", name_of(code) if code else "?", top)
 
 
 def _below_the_root(chain: list[Any], root: Root) -> list[Any]:

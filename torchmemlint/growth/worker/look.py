@@ -117,7 +117,8 @@ class _Finished:
         return found, [one for one in unnamed if is_node(one) or not evidence.in_a_graph(one)]
 
     def _search(self, things: list[Any], *mine: object) -> Search:
-        return Search(things, self._roots, (*self.evidence.mine(), self._buffers, *mine), self._unseen)
+        mine = (*self.evidence.mine(), self._buffers, *mine)
+        return Search(things, self._roots, mine, self._unseen, self.evidence.begin.is_new)
 
     def _grouped(self, search: Search, things: list[Any]) -> tuple[dict[int, list[Path]], list[Any]]:
         """The paths of each anchor, and the things that have none. A thing that takes the place of an earlier one is in neither."""
