@@ -579,6 +579,10 @@ SESSIONS = NETWORK + (
     "sessions = []\n\n\ndef session(x):\n    state = model(x).detach()\n    while True:\n        yield state\n\n\n"
     "for i in range(100):\n    one = session(torch.randn(64, 16))\n    next(one)\n    sessions.append(one)\n"
 )
+TASKS = NETWORK + (
+    "import asyncio\n\n\nasync def work(x):\n    return {'out': model(x)}\n\n\nasync def main():\n    done = []\n    for i in range(100):\n"
+    "        task = asyncio.ensure_future(work(torch.randn(64, 16)))\n        await task\n        done.append(task)\n\n\nasyncio.run(main())\n"
+)
 CHAINED = NETWORK + (
     "import warnings\n\nwarnings.simplefilter('ignore')\nfor i in range(100):\n    loss = model(torch.randn(64, 16)).square().mean()\n"
     "    loss.backward(create_graph=True)\n    with torch.no_grad():\n        for p in model.parameters():\n            p.sub_(p.grad, alpha=1e-4)\n"
@@ -591,9 +595,10 @@ CHAINED = NETWORK + (
     [
         (POOL, "kept.append(pool", "`kept` gets a tensor in each step"),
         (SESSIONS, "sessions.append", "`sessions` gets a generator in each step"),
+        (TASKS, "done.append", "`done` (local of the generator `main`) gets a `Task` in each step, with its graph"),
         (CHAINED, "loss.backward(create", "a cycle through C++, `.grad` → graph → leaf"),
     ],
-    ids=["a pool of threads", "suspended generators", "gradients with graphs"],
+    ids=["a pool of threads", "suspended generators", "tasks that have ended", "gradients with graphs"],
 )
 def test_holders_that_are_not_in_the_stack_of_the_loop(tmp_path: Path, text: str, line: str, words: str) -> None:
     pytest.importorskip("torch")

@@ -1,11 +1,11 @@
 """Holders that Python's collector does not see: a tensor of its gradient, an array of numpy of its objects, and of the tensor that it was
-made from by ``numpy()``."""
+made from by ``numpy()``, a task of asyncio of its result."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torchmemlint.growth.worker.frames import locals_of
@@ -27,7 +27,22 @@ def holders(tensors: Iterable[Any], roots: Roots) -> dict[int, list[Any]]:
         for held in held_by(array):
             if type(held) not in _PLAIN:
                 found.setdefault(id(held), []).append(array)
+    for task, result in _results():
+        found.setdefault(id(result), []).append(task)
     return found
+
+
+def _results() -> Iterator[tuple[Any, Any]]:
+    """The tasks and futures of asyncio that have ended, each with its result, read without asking it: ``exception()`` would count as seen."""
+    module: Any = sys.modules.get("_asyncio")
+    if module is None:
+        return
+    for kind in (module.Future, module.Task):
+        state: Any = getattr(kind, "_state", None)
+        result: Any = getattr(kind, "_result", None)
+        for one in of_types(gc.get_objects(), {kind}) if state is not None and result is not None else ():
+            if state.__get__(one) == "FINISHED" and type(held := result.__get__(one)) not in _PLAIN:
+                yield one, held
 
 
 def gradients(tensors: Iterable[Any]) -> set[int]:
