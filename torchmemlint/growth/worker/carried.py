@@ -30,10 +30,11 @@ def carriers(evidence: Evidence) -> list[Any]:
 
 def carried(evidence: Evidence, some: list[Any], search: Search) -> list[Keeper]:
     """Who keeps the carriers: the graphs of the others are part of these."""
-    ways = [(search.path(one), one) for one in some]
-    of_leaves = gradients(evidence.tensors)
-    named_ways = [pair for pair in ways if pair[0].root.kind in NAMED]
-    ways = named_ways or [pair for pair in ways if id(pair[1]) in of_leaves]
+    every = [(search.path(one), one) for one in some]
+    ways = [pair for pair in every if pair[0].root.kind in NAMED]
+    if not ways:
+        of_leaves = gradients(evidence.tensors)
+        ways = [pair for pair in every if id(pair[1]) in of_leaves]
     upstream = {id(one) for one in _upstream(evidence, [one for _, one in ways])}
     keepers = [_keeper(evidence, way, one) for way, one in ways if id(one) in upstream]
     return [keeper for keeper in keepers if keeper is not None]

@@ -195,12 +195,10 @@ class Search:
         if found.root.kind == "nobody":  # but for a generator that nobody has
             for place, one in enumerate(found.objects[1:], 1):
                 if is_a(one, types.GeneratorType):
-                    return self._of_generator(found.objects[: place + 1])
+                    chain = found.objects[: place + 1]
+                    root = _generator(chain)
+                    return Path(_below_the_root(chain, root), root)
         return found
-
-    def _of_generator(self, chain: list[Any]) -> Path:
-        root = _generator(chain)
-        return Path(_below_the_root(chain, root), root)
 
     def _way(self, thing: Any, keys: bool) -> Path:
         todo = collections.deque([[thing]])
@@ -223,9 +221,8 @@ class Search:
         if id(top) in self.roots.namespaces and len(chain) > 1:
             name, space = self.roots.namespaces[id(top)]
             return Root("global", _key(space, chain[-2]) or "?", name, space)
-        if (
-            is_a(top, GENERATORS) and len(chain) > 1 and not self._is_put_away(top)
-        ):  # before a name that it has: it holds by a local
+        # before a name that it has: it holds by a local of its own
+        if is_a(top, GENERATORS) and len(chain) > 1 and not self._is_put_away(top):
             return _generator(chain)
         if is_a(top, contextvars.Context):
             return Root("context", next((key for key, value in context(top).items() if _is_in(value, chain)), "?"), "", top)

@@ -37,12 +37,12 @@ def _results() -> Iterator[tuple[Any, Any]]:
     module: Any = sys.modules.get("_asyncio")
     if module is None:
         return
-    for kind in (module.Future, module.Task):
-        state: Any = getattr(kind, "_state", None)
-        result: Any = getattr(kind, "_result", None)
-        for one in of_types(gc.get_objects(), {kind}) if state is not None and result is not None else ():
-            if state.__get__(one) == "FINISHED" and type(held := result.__get__(one)) not in _PLAIN:
-                yield one, held
+    kinds: list[Any] = [kind for kind in (module.Future, module.Task) if hasattr(kind, "_state") and hasattr(kind, "_result")]
+    readers = {kind: (kind._state.__get__, kind._result.__get__) for kind in kinds}
+    for one in of_types(gc.get_objects(), {*readers}):
+        state, result = readers[type(one)]
+        if state(one) == "FINISHED" and type(held := result(one)) not in _PLAIN:
+            yield one, held
 
 
 def gradients(tensors: Iterable[Any]) -> set[int]:
