@@ -426,12 +426,6 @@ class Flow:
         gradient of a parameter that another method watches; of an activation that keeps its own it may."""
         return self.runs.world.memoize(_watches_gradients, (self.record.root, ends_here))
 
-    def set_again(self, attribute: str) -> bool:
-        """Whether the root's class binds an attribute outside ``__init__`` as well."""
-        owner = self.runs.world.header(self.record.root).owner
-        found = self.runs.world.project.attr(ClassRef(self.record.root.path, owner), attribute) if owner else ()
-        return any(fact.method and not fact.method.endswith("__init__") for fact, _ in found)
-
     def shown_tensor(self, gid: int) -> bool:
         """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
         words = self.record.evidence.get(gid, set())

@@ -86,7 +86,7 @@ from torchmemlint.lower.written import text_of
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.dataflow import hooked_in_turns
+from torchmemlint.semantics.dataflow import hooked_in_turns, is_set_again, removes_by_handle
 from torchmemlint.semantics.mode import runs_steps
 from torchmemlint.semantics.state import MODULE, GraphKind, HookAdded, HookStore
 from torchmemlint.torch_facts import TORCH
@@ -173,7 +173,7 @@ def is_emptied(event: HookStore, flow: Flow) -> bool:
         functions = world.project.module(root.path).functions
     if any(other.names & EMPTIES for other in around) or any(takes_out(other, holder) for other in functions):
         return True
-    if holder.startswith("self.") and flow.set_again(holder.removeprefix("self.")):
+    if holder.startswith("self.") and is_set_again(world, root, [holder.removeprefix("self.")]):
         return True
     found = [world.function(FunctionRef(root.path, other.qualname)) for other in functions if not other.parent]
     made = Counter(text for each in found if each is not None for text in assigned(each[0].body))
@@ -183,10 +183,7 @@ def is_emptied(event: HookStore, flow: Flow) -> bool:
 def takes_out(facts: FunctionFacts, holder: str) -> bool:
     """Whether a function may take elements out of a global container, or takes a hook away by its handle."""
     empties = holder in facts.names and not facts.names.isdisjoint(EMPTIES)
-    return empties or any(call.callee.endswith(REMOVES) and not call.args for call in facts.calls)
-
-
-REMOVES = f".{TORCH.names['removes-hook']}"
+    return empties or removes_by_handle(facts)
 
 
 def assigned(body: list[ir.Stmt]) -> Iterator[str]:

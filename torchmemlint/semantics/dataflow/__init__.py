@@ -17,7 +17,7 @@ from torchmemlint.semantics.dataflow.grad_needs import (
     read_before_backward,
     stored_needed,
 )
-from torchmemlint.semantics.dataflow.hooked_again import hooked_in_turns
+from torchmemlint.semantics.dataflow.hooked_again import hooked_in_turns, is_set_again, removes_by_handle
 from torchmemlint.semantics.dataflow.host_uses import met_on_device, taken_whole
 from torchmemlint.semantics.dataflow.import_uses import Written, uses_of, written
 from torchmemlint.semantics.dataflow.readers import OWN, goes_only_into, readers_of_attribute
@@ -46,6 +46,7 @@ __all__ = [
     "is_only_filled",
     "is_optimizer",
     "is_rebound",
+    "is_set_again",
     "is_whole_value",
     "keeps_a_parameter",
     "keeps_optimizers",
@@ -55,6 +56,7 @@ __all__ = [
     "read_before_backward",
     "readers_of_attribute",
     "release",
+    "removes_by_handle",
     "saved_from_host",
     "saves_more",
     "seen_by",

@@ -3,7 +3,7 @@ as the module does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from torchmemlint.index.arguments import argument_for
@@ -11,9 +11,11 @@ from torchmemlint.index.edges import Caller
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.syntax import names_bound
 from torchmemlint.lower.walk import names_inside, nodes_of, walk
 from torchmemlint.lower.ways import way_to
 from torchmemlint.lower.written import dotted, text_of
+from torchmemlint.semantics.identity import function_or_closure
 from torchmemlint.semantics.interpret import FILLS_LISTS
 from torchmemlint.semantics.state import World
 from torchmemlint.torch_facts import TORCH
@@ -127,7 +129,7 @@ def repeated(world: World, ref: FunctionRef, holders: frozenset[str], below: tup
         calls = [each for each in nodes_of(body) if isinstance(each, ir.Call) and dotted(each.func) == caller.call.callee]
         for call in calls:
             loop = next((each for each in loops_around(body, call) if not changes(each, call, given)), None)
-            if loop is not None and not is_set_again(world, caller.ref, given):
+            if loop is not None and not is_set_again(world, caller.ref, own_attributes(given)):
                 return Turns(caller.ref, loop.node, through)
         if any(next(loops_around(body, call), None) is not None for call in calls):
             continue  # each turn has another one
@@ -202,29 +204,19 @@ def loops_around(body: list[ir.Stmt], call: ir.Call) -> Iterator[ir.For | ir.Whi
 
 def bound_in(loop: ir.For | ir.While) -> set[str]:
     """The names and attributes that each turn of a loop may give another value."""
-    found = names_inside(loop.target) if isinstance(loop, ir.For) else set()
-    for each in nodes_of(loop.body):
-        targets: list[object] = []
-        if isinstance(each, ir.Assign):
-            targets = [*each.targets]
-        elif isinstance(each, ir.For | ir.Walrus):
-            targets = [each.target]
-        elif isinstance(each, ir.With):
-            targets = [item.target for item in each.items]
-        found |= names_inside([t for t in targets if isinstance(t, ir.Name | ir.Sequence)])
-        found |= {text_of(t) for t in targets if isinstance(t, ir.Attr)}
-    return found
+    assigned = (target for each in nodes_of(loop.body) if isinstance(each, ir.Assign) for target in each.targets)
+    return {*names_bound(loop), *(text_of(target) for target in assigned if isinstance(target, ir.Attr))}
 
 
-def is_set_again(world: World, ref: FunctionRef, holders: frozenset[str]) -> bool:
-    """Whether a method other than the constructor gives one of these attributes another value."""
+def own_attributes(holders: Iterable[str]) -> list[str]:
+    return [holder.removeprefix("self.") for holder in holders if holder.startswith("self.")]
+
+
+def is_set_again(world: World, ref: FunctionRef, attributes: Iterable[str]) -> bool:
+    """Whether the class of a method gives one of its attributes another value than the constructor does."""
     owner = world.header(ref).owner
-    attributes = [holder.removeprefix("self.") for holder in holders if holder.startswith("self.")]
-    return any(
-        fact.method.rpartition(".")[2] not in ("", CONSTRUCTOR)
-        for name in attributes
-        for fact, _ in (world.project.attr(ClassRef(ref.path, owner), name) if owner else ())
-    )
+    found = (each for name in attributes if owner for each, _ in world.project.attr(ClassRef(ref.path, owner), name))
+    return any(fact.method and not fact.method.endswith(CONSTRUCTOR) for fact in found)
 
 
 def keeps_its_own(world: World, ref: FunctionRef, given: ir.Expr, turns: Turns) -> bool:
@@ -233,7 +225,8 @@ def keeps_its_own(world: World, ref: FunctionRef, given: ir.Expr, turns: Turns) 
     callees = world.project.callees(ref.path, ref.qualname, dotted(given))
     for hook in callees.refs if callees.certain or len(callees.refs) == 1 else ():
         header = world.header(hook)
-        body = body_of(world, hook)
+        function = function_or_closure(world, hook)
+        body = function.body if function is not None else []
         own = {param.name for param in header.params}
         made = {each.qualname.removesuffix(f".{CONSTRUCTOR}") for each in turns.through if each.qualname.endswith(CONSTRUCTOR)}
         owner = header.owner
@@ -250,18 +243,6 @@ def keeps_its_own(world: World, ref: FunctionRef, given: ir.Expr, turns: Turns) 
             if is_new and names_inside(value) & inputs and is_tensor(value):
                 return True
     return False
-
-
-def body_of(world: World, ref: FunctionRef) -> list[ir.Stmt]:
-    """The body of a function, also of one inside another."""
-    found = world.function(world.outermost(ref))
-    if found is None:
-        return []
-    if world.outermost(ref) == ref:
-        return found[0].body
-    name = ref.qualname.rpartition(".")[2]
-    defined = [each.function for each in nodes_of(found[0].body) if isinstance(each, ir.FunctionDef)]
-    return next((each.body for each in defined if each.name == name), [])
 
 
 def is_made_in(world: World, cls: ClassRef, turns: Turns) -> bool:
@@ -324,6 +305,9 @@ def last(ref: FunctionRef) -> str:
 
 def removes(facts: FunctionFacts) -> bool:
     """Whether a function takes a hook away, by its handle or out of the module."""
-    return any(call.callee.endswith(REMOVES) and not call.args for call in facts.calls) or any(
-        name.endswith("_hooks") and name.startswith("_") for name in facts.names
-    )
+    return removes_by_handle(facts) or any(name.endswith("_hooks") and name.startswith("_") for name in facts.names)
+
+
+def removes_by_handle(facts: FunctionFacts) -> bool:
+    """Whether a function calls ``remove()`` of what may be a hook's handle."""
+    return any(call.callee.endswith(REMOVES) and not call.args for call in facts.calls)

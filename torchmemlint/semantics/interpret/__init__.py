@@ -26,7 +26,7 @@ from torchmemlint.semantics.interpret.handlers import (
 )
 from torchmemlint.semantics.interpret.iterations import ANY_WIDTH, width_of_loop
 from torchmemlint.semantics.interpret.names import annotated_container, classify, function_value, named
-from torchmemlint.semantics.interpret.narrowing import is_plain_type
+from torchmemlint.semantics.interpret.narrowing import is_plain_name, is_plain_type
 from torchmemlint.semantics.interpret.operators import arithmetic, in_role, made_in_mode, whole_logits
 from torchmemlint.semantics.interpret.stores import FILLS_LISTS, RECORDED, STORING, makes_recorder, note_kept, record, store_in
 from torchmemlint.semantics.interpret.unknown_parts import hold_loaded, leaf_tensor, note_given_away, part_of, thing_element
@@ -52,6 +52,7 @@ __all__ = [
     "function_value",
     "hold_loaded",
     "in_role",
+    "is_plain_name",
     "is_plain_type",
     "items_of",
     "iterate",

@@ -102,7 +102,7 @@ def done_again_in_parts(
     in_parts = {
         inner.node
         for loop in nodes_of(handler.body)
-        for target, iterable, inside in turns_over(loop)
+        for target, iterable, inside in each_turn(loop)
         if names_inside(iterable) & data
         for inner in walk(inside)
         if isinstance(inner, ir.Call) and names_inside(target) & names_inside(inner.args)
@@ -116,7 +116,7 @@ def done_again_in_parts(
     each = {  # what failed was one part already
         dotted(inner.func)
         for loop in nodes_of(statement.body)
-        for _, _, inside in turns_over(loop)
+        for _, _, inside in each_turn(loop)
         for inner in walk(inside)
         if isinstance(inner, ir.Call)
     }
@@ -126,7 +126,7 @@ def done_again_in_parts(
     return OomHandler(m.site(handler.node), types, (), False, tuple(again), -1, False, of_any_error=True)
 
 
-def turns_over(node: object) -> Iterator[tuple[ir.Expr, ir.Expr, object]]:
+def each_turn(node: object) -> Iterator[tuple[ir.Expr, ir.Expr, object]]:
     """Of a loop or comprehension: its variable, what it goes over, and what it does in each turn."""
     if isinstance(node, ir.For):
         yield node.target, node.iterable, node.body

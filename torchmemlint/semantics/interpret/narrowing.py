@@ -211,7 +211,12 @@ def asks_for_number(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> bool:
 def is_plain_type(expr: ir.Expr) -> bool:
     """Whether all types that an annotation, or the second argument of ``isinstance``, names are of no tensor."""
     names = type_names(expr)
-    return bool(names) and all(name.rpartition(".")[2] in PLAIN_TYPES for name in names)
+    return bool(names) and all(map(is_plain_name, names))
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a type of that name is of no tensor."""
+    return name.rpartition(".")[2] in PLAIN_TYPES
 
 
 def asks_for_record(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:

@@ -15,6 +15,7 @@ from torchmemlint.semantics.interpret import (
     arithmetic,
     cut_all,
     function_value,
+    is_plain_name,
     record_call,
     store_in,
     thing_element,
@@ -78,7 +79,6 @@ OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = TORCH.words["common-methods"]
 """Methods that objects outside the project have as well: their name says nothing about the class."""
-PLAIN_TYPES = TORCH.words["plain-types"]
 PARTS = frozenset({"get", "pop"})
 """Methods of a dict that give a part of it."""
 PASS_THROUGH = TORCH.words["passes-through"]
@@ -362,8 +362,7 @@ def give_plain_values(world: World, name: str) -> bool:
     named = world.methods_named(name)
     if name in COMMON_METHODS or not 0 < len(named) <= MAX_NAMESAKES:
         return False
-    given = [world.header(ref).returns.rstrip("[]{}").rpartition(".")[2] for ref in named]
-    return all(each in PLAIN_TYPES for each in given)
+    return all(is_plain_name(world.header(ref).returns.rstrip("[]{}")) for ref in named)
 
 
 def plain_result(m: Machine, receiver: Value, name: str, call: Call, state: State) -> Value:

@@ -192,8 +192,10 @@ def root_parameter(m: Machine, param: ir.Param, state: State) -> Value:
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == TENSOR:
         found = None
-    elif found is None and (held := annotated_container(m, ref, param.name, param.name, ("param", m.frame, param.name), state)):
-        return held
+    elif found is None and param.annotation is not None:
+        held = annotated_container(m, ref, param.name, param.name, ("param", m.frame, param.name), state)
+        if held is not None:
+            return held
     if found is None and param.name in m.world.memoize(used_as_objects, ref):
         found = module_given(m.world, ref, param.name) or m.world.memoize(callable_given, (ref, param.name))
     classify(m, oid, found, param.name)
