@@ -114,14 +114,14 @@ def _is_counted_up(statement: ir.For | ir.While, binding: list[ir.Stmt]) -> bool
 
 
 def _stays(statement: ir.For | ir.While, expr: ir.Expr) -> bool:
-    """Whether an expression of numbers, names, and the length of what the loop goes over is the same in all of its iterations."""
+    """Whether an expression of constants, names, and the length of what the loop goes over is the same in all of its iterations."""
     names = names_inside(expr)
     over = names_inside(statement.iterable) if isinstance(statement, ir.For) else set()
     for part in nodes_of_expr(expr):
         match part:
             case ir.Call(func=ir.Name(id="len"), args=[ir.Arg(value=ir.Name(id=measured))]) if measured in over:
                 pass
-            case ir.Const() | ir.Name() | ir.Binary() | ir.Unary() | ir.Arg():
+            case ir.Const() | ir.Name() | ir.Binary() | ir.Unary() | ir.FormattedString() | ir.Arg():
                 pass
             case _:
                 return False
