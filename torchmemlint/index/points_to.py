@@ -28,6 +28,8 @@ _MAX_DEPTH = 40
 # Methods of nn.Module (and of tensors) that give the receiver back.
 _OF_TYPING = tuple(f"{package}." for package in sorted(TORCH.words["typing-packages"]))
 _SAME = TORCH.words["gives-itself"] | {"apply"}
+_MAKES = TORCH.words["makes-model"]
+"""Methods by which the classes of libraries make an object of the class that is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class Annotated:
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """A method of outside code that returns its receiver (``module.to``), or the elements of its receiver (``dict.values``)."""
+    """A method of outside code that returns its receiver (``module.to``), an object of it (``Net.from_pretrained``), or its elements
+    (``dict.values``)."""
 
     instance: Instance | Annotated
 
@@ -221,6 +224,8 @@ class PointsTo:
             method = self._classes.method(value, name)
             if method is not None:
                 return (Method(method, value, True),)
+            if name in _MAKES and any(isinstance(base, str) for base in self._classes.mro(value)):
+                return (Same(Instance(value, True)),)  # of a base that is not visible: `Net.from_pretrained(…)` gives a `Net`
             symbol = self._names.member(value, name)
             return self._symbol(symbol) if symbol is not None else self._assignments(value, name)
         if isinstance(value, Super):

@@ -141,7 +141,7 @@ def module_variable(m: Machine, path: str, ident: str) -> Value:
 def taken_method(m: Machine, path: str, text: str | None) -> Value | None:
     """What a module's variable holds that is a method of one of the project's classes (``nearest = Nearest.apply``); None for any other."""
     owner, _, method = (text or "").rpartition(".")
-    absolute = m.world.project.resolve(path, owner, MODULE) if owner else None
+    absolute = m.world.project.resolve(path, owner, MODULE) if owner and method.isidentifier() else None
     cls = m.world.symbol(absolute) if absolute else None
     return frozenset((Method(frozenset((Cls(cls.path, cls.qualname),)), method),)) if isinstance(cls, ClassRef) else None
 
