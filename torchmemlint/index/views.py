@@ -73,10 +73,11 @@ def inside(functions: dict[str, FunctionFacts], qualname: str) -> dict[str, Func
 
 
 def has_tests(module: ModuleFacts) -> bool:
-    """Whether a module has unit tests by its names or imports, or no class of its own."""
+    """Whether a module has unit tests by its names or imports, or serves them: it has no class of its own, and does nothing by itself."""
     names = [facts.qualname.rpartition(".")[2] for facts in module.functions]
     names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
-    return any(name.startswith(("test_", "Test")) for name in names) or imports_tests(module.imports) or not module.classes
+    found = any(name.startswith(("test_", "Test")) for name in names) or imports_tests(module.imports)
+    return found or not (module.classes or acts(module))
 
 
 def imports_tests(imports: tuple[tuple[str, str], ...]) -> bool:
