@@ -12,6 +12,10 @@ from torchmemlint.index.dotted import ELLIPSIS, dotted, list_text, literal, name
 from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.walk import MAX_DEPTH, Walk
+from torchmemlint.torch_facts import TORCH
+
+_AT_ONCE = TORCH.words["runs-at-once"]
+"""What calls a function that it is given before it returns."""
 
 
 def read(walk: Walk, node: ast.expr, depth: int) -> str:
@@ -133,6 +137,9 @@ def call(walk: Walk, node: ast.Call, depth: int, used: ResultUse) -> str:
     frame = walk.frame
     func = node.func
     callee = visit(walk, func, depth)
+    if callee.rpartition(".")[2] in _AT_ONCE:
+        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        frame.at_once.update([id(argument) for argument in given if type(argument) is ast.Lambda])
     args: list[ArgFact] = []
     for argument in node.args:
         if type(argument) is ast.Starred:
@@ -199,13 +206,15 @@ def _runs_anything(node: ast.Lambda) -> bool:
 
 
 def _lambda(walk: Walk, node: ast.Lambda, depth: int) -> str:
-    """Calls in a lambda are kept with the function around it, marked as deferred; its parameters are no locals of it."""
+    """Calls in a lambda are kept with the function around it, marked as deferred where it is not given to what runs it at once; its
+    parameters are no locals of it."""
     for default in [*node.args.defaults, *node.args.kw_defaults]:
         if default is not None:
             read(walk, default, depth)
-    walk.frame.deferred += 1
+    later = id(node) not in walk.frame.at_once
+    walk.frame.deferred += later
     read(walk, node.body, depth)
-    walk.frame.deferred -= 1
+    walk.frame.deferred -= later
     return ""
 
 

@@ -36,7 +36,7 @@ class Frame:
     """A function while it is being read."""
 
     __slots__ = (
-        "bound", "calls", "calls_at", "constants", "deferred", "generator", "globals", "loads", "locals", "names", "owner",
+        "at_once", "bound", "calls", "calls_at", "constants", "deferred", "generator", "globals", "loads", "locals", "names", "owner",
         "qualname", "receiver", "returned", "row", "stores", "tested", "unsure", "wraps", "yields",
     )  # fmt: skip
 
@@ -61,6 +61,7 @@ class Frame:
         self.yields: list[tuple[CallableUse, ...]] = []
         self.generator = False
         self.deferred = 0
+        self.at_once: set[int] = set()
 
     def own(self, name: str, unsure: bool = False, const: str = "") -> None:
         """A statement binds ``name``."""
