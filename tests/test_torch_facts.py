@@ -824,7 +824,9 @@ def test_hooks_name_what_their_framework_calls() -> None:
     assert TORCH.hooks["pytorch_lightning.LightningModule", "validation_step"] == "grad-off"
     assert TORCH.hooks["lightning.LightningModule", "training_step"] == "backward-return"
     assert TORCH.hooks["transformers.Trainer", "compute_loss"] == "backward-return"
-    assert TORCH.hooks["transformers.Trainer", "prediction_step"] == "grad-on"
+    assert TORCH.hooks["transformers.Trainer", "training_step"] == "grad-on"
+    assert TORCH.hooks["transformers.Trainer", "prediction_step"] == "evaluation"
+    assert TORCH.handed_networks["transformers.Trainer", "prediction_step"] == 1
 
 
 @pytest.mark.parametrize("old", sorted(TORCH.renamed))

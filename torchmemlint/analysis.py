@@ -22,6 +22,7 @@ from torchmemlint.semantics.mode import purpose, root_choice
 from torchmemlint.semantics.roots import Runs
 from torchmemlint.semantics.state import UNBOUNDED, RunLimit, World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import HookEffect
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import FunctionFacts
@@ -107,7 +108,7 @@ def is_candidate(
         if said and not (said <= NO_GRAD and root_choice.stands_above_functions(runs.world, ref.path, said)):
             return True
         return may_waste_graphs(runs, ref, facts)
-    if words & BACKWARD or runs.world.trains_result(ref):
+    if words & BACKWARD or runs.world.hook(ref) is HookEffect.BACKWARD_RETURN:
         return True
     if words & WITHOUT_GRAPH:
         # Under an effective decorator there is no graph worth mentioning, nor where a constructor changes weights.

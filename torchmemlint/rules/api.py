@@ -42,7 +42,7 @@ from torchmemlint.semantics.state import (
     shows_no_tensor,
 )
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import CallByName
+from torchmemlint.torch_facts.words import CallByName, HookEffect
 
 TENSOR_WORDS = (frozenset(TORCH.methods) | {Seen.TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
@@ -317,7 +317,9 @@ class Flow:
     # --- the root -----------------------------------------------------------------------------------------------------
 
     def assumed_evaluation(self) -> bool:
-        """Whether this record assumes a phase that does not train (``model.training`` is False)."""
+        """Whether this record assumes a phase that does not train (``model.training`` is False), or a framework only evaluates by it."""
+        if self.runs.world.hook(self.record.root) is HookEffect.EVALUATION:
+            return True
         return any(text.endswith(".training") and not value for text, value in self.record.assumptions)
 
     def trains_in_another_phase(self, graph: Graph) -> bool:

@@ -13,7 +13,8 @@ file has its names alone; those of the standard library stand in ``python.toml``
     packages        top packages of which every function has one effect
     module_methods  methods of torch.nn.Module
     kind_methods    methods of objects whose kind is known
-    hooks           methods that a framework calls on a subclass, and the grad mode or the backward around that call
+    hooks           methods that a framework calls on a subclass, and the grad mode or the backward around that call; ``network``: at which
+                    position it hands them the network that it trains
     handed_outputs  methods of a subclass to which a framework hands what a network gave, and at which position
     guarded_methods methods of unknown objects that switch grad mode off by themselves
     backward_methods, inert_methods, runner_methods
@@ -130,6 +131,8 @@ class TorchFacts:
     """Name of a method of an unknown object that switches grad mode off by itself → what says that it is meant."""
     hooks: dict[tuple[str, str], HookEffect]
     """(absolute name of a base class, method that overrides) → what surrounds the call."""
+    handed_networks: dict[tuple[str, str], int]
+    """As ``hooks`` → the position of the parameter, from 0 for ``self``, that is the framework's network."""
     handed_outputs: dict[tuple[str, str], HandedOutput]
     """(absolute name of a base class, method that overrides) → where it gets what a network gave."""
     backward_methods: dict[str, Effect]
@@ -248,9 +251,13 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         for name in _names(group):
             guarded[name] = (*guarded.get(name, ()), known)
     hooks: dict[tuple[str, str], HookEffect] = {}
+    networks: dict[tuple[str, str], int] = {}
     for group in _tables(document, "hooks"):
         around, bases = _word(group, "effect", frozenset(HookEffect)), cast("list[str]", group["bases"])
-        _add_all(hooks, "hooks", ((base, name) for base in bases for name in _names(group)), around)
+        of_bases = [(base, name) for base in bases for name in _names(group)]
+        _add_all(hooks, "hooks", of_bases, around)
+        if "network" in group:
+            networks.update(dict.fromkeys(of_bases, int(str(group["network"]))))
     handed: dict[tuple[str, str], HandedOutput] = {}
     for group in _tables(document, "handed_outputs"):
         output, bases = HandedOutput(str(group["step"]), int(str(group["at"]))), cast("list[str]", group["bases"])
@@ -284,6 +291,7 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         kind_methods=kind_methods,
         guarded_methods=guarded,
         hooks=hooks,
+        handed_networks=networks,
         handed_outputs=handed,
         backward_methods=_flat(document, "backward_methods", "effect", BACKWARD_EFFECTS),
         inert_calls=_name_set(document, "inert_calls"),

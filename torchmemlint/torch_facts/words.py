@@ -121,6 +121,8 @@ class HookEffect(StrEnum):
     GRAD_ON = "grad-on"
     BACKWARD_RETURN = "backward-return"
     """Grad is on, and the framework back-propagates what is returned, or its "loss" entry."""
+    EVALUATION = "evaluation"
+    """Grad is on, and the framework back-propagates nothing of what is returned: the guard is in the body that an override replaces."""
 
 
 class ClassKind(StrEnum):

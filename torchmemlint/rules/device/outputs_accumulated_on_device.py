@@ -250,7 +250,7 @@ def is_never_emptied(event: Store, flow: Flow) -> bool:
 
 def is_called_often(ref: FunctionRef, world: World) -> bool:
     """Whether a method, no constructor, part of a network or hook of a framework, is called in a loop, or by nothing visible."""
-    if is_constructor(ref.qualname) or world.is_forward(ref) or world.is_hook(ref):
+    if is_constructor(ref.qualname) or world.is_forward(ref) or world.hook(ref) is not None:
         return False
     calls = world.project.callers(ref).calls
     return not calls or any(caller.call.loops for caller in calls)

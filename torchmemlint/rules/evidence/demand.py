@@ -21,10 +21,12 @@ from torchmemlint.rules.evidence.wanted_graphs import (
     takes_gradients,
 )
 from torchmemlint.rules.fact import Fact, Known
+from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.semantics.mode import purpose
 from torchmemlint.semantics.roots import Fate, descendants
 from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import HookEffect
 
 
 def in_the_run(candidate: Candidate) -> Iterator[Fact]:
@@ -41,7 +43,7 @@ def in_the_function(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("part-of-a-step", "the result may be trained in the enclosing step or forward", Known.ASSUMED)
     if here.never_read and not (evaluated or is_unread(event, flow)):
         yield Fact("use-unknown", "the use of the result is unknown", Known.ASSUMED)
-    if here.never_read and not (event.site.loops or beside or evaluated):
+    if here.never_read and not (event.site.loops or beside or evaluated or is_called_in_loops(candidate.root, flow)):
         yield Fact("unused-once", "the result is unused, and the call runs once")
     if TORCH.names["gradient-flag"] in record.evidence.get(event.gid, ()):
         yield Fact("checks-for-a-graph", "the function checks whether there is a graph")
@@ -153,7 +155,8 @@ def assumed_of(candidate: Candidate) -> Iterator[Fact]:
     elif is_returned_in_a_phase(candidate):
         yield assumed.HANDED_BACK
     elif fate.escapes:
-        yield assumed.LEFT_UNKNOWN if returns_both(event, flow) else assumed.RETURNED
+        if candidate.world.hook(candidate.root) is not HookEffect.EVALUATION:
+            yield assumed.LEFT_UNKNOWN if returns_both(event, flow) else assumed.RETURNED
     elif candidate.called and not evaluated:
         yield assumed.NOT_EVALUATED
     elif candidate.called and event.kind is not GraphKind.FORWARD:

@@ -179,6 +179,7 @@ from torchmemlint.semantics.state import (
     StoreKind,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import HookEffect
 
 RULE = Rule(
     code="TML201",
@@ -336,7 +337,8 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     if verdict.fate.never_read and is_unread(event, flow):
         return ", but nothing reads its result"
     if verdict.evaluated:
-        after = "" if flow.trains_in_another_phase(event) else " after `eval()`"
+        unsaid = flow.runs.world.hook(flow.record.root) is HookEffect.EVALUATION and event.training is not False
+        after = "" if unsaid or flow.trains_in_another_phase(event) else " after `eval()`"
         return f"{after}, and no `backward()` uses it"
     return f" in `{short(flow.record.root.qualname)}`, and no `backward()` uses it"
 

@@ -57,7 +57,7 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
     project, outermost = world.project, world.outermost(root)
     if project.is_unused_file(root.path):
         return _reason("unused-file")
-    why, *texts = project.why_not_entered(outermost) if not world.is_hook(root) else ("",)
+    why, *texts = project.why_not_entered(outermost) if world.hook(root) is None else ("",)
     if why:
         return _reason(why, *texts)
     if project.is_test(root):

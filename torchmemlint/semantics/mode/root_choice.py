@@ -184,7 +184,7 @@ def stores_in_loop(world: World, ref: FunctionRef) -> bool:
 def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
     """Whether outputs that the function collects may be those of a data set, and on a device: no part of a model or of a training
     step does that, nor a method that a framework calls for one batch, nor code that never mentions devices."""
-    if world.is_forward(ref) or world.is_hook(ref):
+    if world.is_forward(ref) or world.hook(ref) is not None:
         return False
     if not mentions_devices(world, ref) or not stores_in_loop(world, ref):
         return False

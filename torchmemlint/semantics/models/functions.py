@@ -55,6 +55,7 @@ from torchmemlint.semantics.state import (
     unknown,
     without,
 )
+from torchmemlint.torch_facts.words import HookEffect
 
 MAX_DEPTH = 5
 MAX_RECURSION = 2
@@ -299,7 +300,7 @@ def run_return(m: Machine, statement: ir.Return, state: State) -> State | None:
     ends.state = join_states(ends.state, state)
     if len(m.ends) == 1:
         graphs, hints, _, _ = m.deep(value, state)
-        if m.world.trains_result(m.record.root):
+        if m.world.hook(m.record.root) is HookEffect.BACKWARD_RETURN:
             framework = call_at(statement.node, ir.Name(statement.node, "framework.backward"), [], [])
             back_propagate(m, [apart_from_holders(m, value, state)], framework, state)
         m.sink(graphs | hints, SinkKind.RETURNED, "", statement.node)

@@ -149,8 +149,10 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
             if not m.record.root.qualname.endswith("__init__"):
                 bind_maybe_frozen(m, me, owner, state)
         start = 1
-    for param in params[start:]:
-        state.vars[m.frame, param.name] = root_parameter(m, param, state)
+    network = m.world.as_overriding(m.record.root, TORCH.handed_networks)
+    for position, param in enumerate(params):
+        if position >= start:
+            state.vars[m.frame, param.name] = root_parameter(m, param, position == network, state)
     handed = handed_output(m)
     if handed is not None and handed[0] < len(params):
         state.vars[m.frame, params[handed[0]].name] = handed[1]
@@ -178,7 +180,8 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
                 m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
 
 
-def root_parameter(m: Machine, param: ir.Param, state: State) -> Value:
+def root_parameter(m: Machine, param: ir.Param, is_network: bool, state: State) -> Value:
+    """What a parameter of the root is; ``is_network``: a framework hands it the network that it trains."""
     if param.kind is ParamKind.VAR_POSITIONAL:
         return UNKNOWN
     if param.kind is ParamKind.VAR_KEYWORD:
@@ -188,7 +191,7 @@ def root_parameter(m: Machine, param: ir.Param, state: State) -> Value:
         known = constructed_with(m, ref, param.name)
         if known is not None:
             return const(known)
-    found = m.world.project.class_of(ref.path, ref.qualname, param.name)
+    found = m.world.project.class_of(ref.path, ref.qualname, param.name) or (TORCH.names["module"] if is_network else None)
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == TENSOR:
         found = None

@@ -271,13 +271,9 @@ class World:
             for base in self.project.mro(cls)
         )
 
-    def trains_result(self, ref: FunctionRef) -> bool:
-        """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
-        return self.as_overriding(ref, TORCH.hooks) is HookEffect.BACKWARD_RETURN
-
-    def is_hook(self, ref: FunctionRef) -> bool:
-        """Whether a framework calls the method by itself (Lightning's ``predict_step``)."""
-        return self.as_overriding(ref, TORCH.hooks) is not None
+    def hook(self, ref: FunctionRef) -> HookEffect | None:
+        """What surrounds a method that a framework calls by itself (Lightning's ``predict_step``); None for any other."""
+        return self.as_overriding(ref, TORCH.hooks)
 
     def as_overriding(self, ref: FunctionRef, table: Mapping[tuple[str, str], Known]) -> Known | None:
         """What a table says of the method of another package's class that a method overrides."""
@@ -379,7 +375,7 @@ class World:
 
 def is_batch_hook(world: World, ref: FunctionRef) -> bool:
     """Whether a framework calls a method by itself, and once for each batch: each call is an iteration of its loop."""
-    return ref.qualname.rpartition(".")[2] in BATCH_HOOKS and world.is_hook(ref)
+    return ref.qualname.rpartition(".")[2] in BATCH_HOOKS and world.hook(ref) is not None
 
 
 def does_nothing(world: World, ref: FunctionRef) -> bool:
