@@ -18,6 +18,7 @@ from torchmemlint.semantics.identity import (
     is_made_parametric,
     is_torch_function,
     looks_like_module,
+    module_given,
     parametric_attributes,
     words_given,
 )
@@ -251,7 +252,7 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or taken)
     if holds_a_lambda(event.what, flow):
         return ModuleEvidence.WEAK
-    named = purpose.may_be_network(event.what)
+    named = purpose.may_be_network(event.what) or gives_outputs(event, flow)
     beside = (named or is_given_a_graph(event, flow)) and is_trained_beside(event, flow)
     if beside or is_detached_here(event, flow) or event.training is False or (is_tensor and named):
         return ModuleEvidence.LIKELY
@@ -259,6 +260,15 @@ def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_tensor and is_treated_as_module(receiver, name, flow):
         return ModuleEvidence.LIKELY
     return ModuleEvidence.WEAK
+
+
+def gives_outputs(event: Graph, flow: Flow) -> bool:
+    """Whether a field of the result is read that the outputs of networks have: ``reference(**inputs).logits``."""
+    fields = {graph.what.removeprefix(f"{event.what}.") for graph in flow.record.graphs.values() if graph.site == event.site}
+    return not OUTPUTS.isdisjoint(fields) or event.what.rpartition(".")[2] in OUTPUTS
+
+
+OUTPUTS = TORCH.words["outputs-of-networks"]
 
 
 def may_be_pipeline(event: Graph, flow: Flow) -> bool:
@@ -270,6 +280,7 @@ def may_be_pipeline(event: Graph, flow: Flow) -> bool:
         and bool(words & MOVES)
         and not looks_like_module(words - MOVES)
         and not seen_on(event, flow) & TENSOR_ONLY
+        and not (event.what.isidentifier() and module_given(flow.runs.world, flow.record.root, event.what))
     )
 
 

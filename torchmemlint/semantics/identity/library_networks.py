@@ -12,13 +12,16 @@ from torchmemlint.semantics.state import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
+SIZES = TORCH.words["sizes"]
+ASKS_OR_FREEZES = TORCH.words["parameter-iterators"] | TORCH.words["freezing-methods"] | TORCH.words["gives-itself"]
 NUMBER = re.compile(r"(in|out|num)_\w+|\w+_(size|dim|shape)|\w*(cfg|config|info|name)\w*")
 """Attributes of networks and layers that are sizes or settings (``fc.in_features``)."""
 
 
 def is_size(text: str) -> bool:
     """Whether a text reads a size or setting of a network."""
-    return bool(NUMBER.fullmatch(text.rpartition(".")[2].replace("[]", "")))
+    name = text.rpartition(".")[2].replace("[]", "")
+    return name in SIZES or bool(NUMBER.fullmatch(name))
 
 
 def is_library_network(world: World, ref: FunctionRef, text: str) -> bool:
@@ -59,17 +62,20 @@ def is_of_library(world: World, ref: FunctionRef, text: str) -> bool:
 
 
 def only_runs(world: World, ref: FunctionRef, text: str) -> bool:
-    """Whether a function does nothing with a module but make it, run it, set its mode and ask for its sizes and settings: none of its
-    parts is replaced or held."""
+    """Whether a function does nothing with a module but make it, run it or a part of it, set its mode and ask for its sizes and
+    settings: none of its parts is replaced or held."""
     found = world.function(ref)
     if found is None:
         return False
     uses = harmless = 0
-    for node in nodes_of(found[0].body):
+    nodes = [*nodes_of(found[0].body)]
+    dropped = {id(node.value) for node in nodes if isinstance(node, ir.ExprStmt)}
+    for node in nodes:
         uses += isinstance(node, ir.Name | ir.Attr) and dotted(node) == text
         if isinstance(node, ir.Call):
             itself = isinstance(node.func, ir.Attr) and node.func.name in TORCH.words["gives-itself"]
             harmless += dotted(node.func.value if itself and isinstance(node.func, ir.Attr) else node.func) == text
+            harmless += id(node) not in dropped and _runs_part(node, text)
             if any(dotted(arg.value) == text for arg in node.args) and asks_for_settings(world, ref, dotted(node.func)):
                 harmless += 1
         elif isinstance(node, ir.Assign):
@@ -77,6 +83,14 @@ def only_runs(world: World, ref: FunctionRef, text: str) -> bool:
         elif isinstance(node, ir.Attr) and is_size(node.name):
             harmless += dotted(node.value) == text
     return uses == harmless
+
+
+def _runs_part(call: ir.Call, text: str) -> bool:
+    """Whether a call whose result is used runs a part or method of a module on what it is given (``net.encoder(x)``): it is given
+    something computed, which ``get_submodule("fc")`` is not, and its name says nothing of parameters."""
+    callee = dotted(call.func)
+    own, name = callee.startswith(f"{text}."), callee.rpartition(".")[2]
+    return own and name not in ASKS_OR_FREEZES and any(not isinstance(arg.value, ir.Const) for arg in call.args)
 
 
 def asks_for_settings(world: World, ref: FunctionRef, callee: str) -> bool:

@@ -101,7 +101,7 @@ def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
     if not (of_class and inside) and not any(text in _params(world, each) for each in places):
         return False
     words = frozenset[str]().union(*(world.evidence(each).get(text, frozenset()) for each in places))
-    if TORCH.names["evaluates"] not in words or TORCH.names["trains"] in words:
+    if TORCH.names["trains"] in words:
         return False
     names = _where_named(world, path, inside, text)
     if any(_may_hand_on(world, each, name) or _holds_trained(world, each, name) for each, name in names):
@@ -109,13 +109,17 @@ def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
     networks = _networks_held(world, _makers_without(world, path, inside, text), not of_class)
     if of_class and not networks:
         networks = _trained_by_framework(world, ClassRef(path, inside), text)
+    elif TORCH.names["evaluates"] not in words:
+        return False
     return bool(networks) and not any(_may_have_parts(world, each, network) for network in networks for each in places)
 
 
 def _names_given(world: World, cls: ClassRef, text: str) -> list[tuple[FunctionRef, str]]:
     """What methods call that which they store in an attribute: ``teacher`` of ``self.teacher = teacher.to(device)``."""
-    held = world.project.attr(cls, text.removeprefix("self."))
-    return [(FunctionRef(at.path, fact.method), fact.value.partition(".")[0]) for fact, at in held if fact.method]
+    held = [(fact, at, fact.value.partition(".")[0]) for fact, at in world.project.attr(cls, text.removeprefix("self."))]
+    return [
+        (FunctionRef(at.path, fact.method), name) for fact, at, name in held if fact.method and _is_itself(fact.value, name)
+    ]
 
 
 def _trained_by_framework(world: World, cls: ClassRef, text: str) -> set[str]:
@@ -377,7 +381,12 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
             return True
         if any(value == f"{call.callee}()" and _is_asked(facts, name) for name, value in bound):
             return True
-    return _is_asked(facts, text) or any(_is_part(value, text) for name, value in bound if name != text)
+    if _is_asked(facts, text):
+        return True
+    # A part that is given something computed gives an output; ``get_submodule("fc")`` and ``get_encoder()`` may give a part.
+    run = [call.callee for call in facts.calls if not all(arg.const for arg in call.args)]
+    outputs = tuple(f"{callee}()" for callee in run if callee.startswith(f"{text}."))
+    return any(_is_part(value, text) and not value.startswith(outputs) for name, value in bound if name != text)
 
 
 def _runs_alone(world: World, ref: FunctionRef, call: CallFact, text: str) -> bool:
