@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.arguments import params_given
+from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import nodes_of
@@ -13,6 +15,7 @@ from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 SIZES = TORCH.words["sizes"]
+FREEZES = TORCH.words["may-freeze"]
 ASKS_OR_FREEZES = TORCH.words["parameter-iterators"] | TORCH.words["freezing-methods"] | TORCH.words["gives-itself"]
 NUMBER = re.compile(r"(in|out|num)_\w+|\w+_(size|dim|shape)|\w*(cfg|config|info|name)\w*")
 """Attributes of networks and layers that are sizes or settings (``fc.in_features``)."""
@@ -69,6 +72,9 @@ def only_runs(world: World, ref: FunctionRef, text: str) -> bool:
         return False
     uses = harmless = 0
     nodes = [*nodes_of(found[0].body)]
+    calls = [call for call in world.facts(ref).calls if any(arg.name == text for arg in call.args)]
+    others = {call.callee for call in calls if not runs_alone(world, ref, call, text)}
+    runners = {call.callee for call in calls} - others
     dropped = {id(node.value) for node in nodes if isinstance(node, ir.ExprStmt)}
     for node in nodes:
         uses += isinstance(node, ir.Name | ir.Attr) and dotted(node) == text
@@ -76,8 +82,9 @@ def only_runs(world: World, ref: FunctionRef, text: str) -> bool:
             itself = isinstance(node.func, ir.Attr) and node.func.name in TORCH.words["gives-itself"]
             harmless += dotted(node.func.value if itself and isinstance(node.func, ir.Attr) else node.func) == text
             harmless += id(node) not in dropped and _runs_part(node, text)
-            if any(dotted(arg.value) == text for arg in node.args) and asks_for_settings(world, ref, dotted(node.func)):
-                harmless += 1
+            if any(dotted(arg.value) == text for arg in node.args):
+                callee = dotted(node.func)
+                harmless += asks_for_settings(world, ref, callee) or callee in runners
         elif isinstance(node, ir.Assign):
             harmless += sum(isinstance(target, ir.Name | ir.Attr) and dotted(target) == text for target in node.targets)
         elif isinstance(node, ir.Attr) and is_size(node.name):
@@ -91,6 +98,18 @@ def _runs_part(call: ir.Call, text: str) -> bool:
     callee = dotted(call.func)
     own, name = callee.startswith(f"{text}."), callee.rpartition(".")[2]
     return own and name not in ASKS_OR_FREEZES and any(not isinstance(arg.value, ir.Const) for arg in call.args)
+
+
+def runs_alone(world: World, ref: FunctionRef, call: CallFact, text: str) -> bool:
+    """Whether the functions of the project that a call means do nothing with a module that it gives them but run it."""
+    seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
+    return bool(seen) and all(_runs_given(world.facts(each), call, text) for each in seen)
+
+
+def _runs_given(facts: FunctionFacts, call: CallFact, text: str) -> bool:
+    given = params_given(facts.params[bool(facts.owner) :], text, call.args)
+    called = {each.callee for each in facts.calls}
+    return bool(given) and called.issuperset(given) and facts.taken.isdisjoint(given) and facts.names.isdisjoint(FREEZES)
 
 
 def asks_for_settings(world: World, ref: FunctionRef, callee: str) -> bool:

@@ -17,6 +17,7 @@ from torchmemlint.semantics.identity.library_networks import (
     is_of_library,
     is_size,
     only_runs,
+    runs_alone,
 )
 from torchmemlint.semantics.identity.parameters import is_torch_function, parametric_attributes
 from torchmemlint.semantics.state import MODULE, Kind, World
@@ -373,7 +374,7 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
         if not given or _keeps_nothing(world, ref, call):
             continue
         seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
-        if seen and all(_runs_alone(world, each, call, text) for each in seen):
+        if runs_alone(world, ref, call, text):
             continue
         if not seen or any(world.header(each).owner or world.facts(each).names & FREEZING for each in seen):
             return True
@@ -387,15 +388,6 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
     run = [call.callee for call in facts.calls if not all(arg.const for arg in call.args)]
     outputs = tuple(f"{callee}()" for callee in run if callee.startswith(f"{text}."))
     return any(_is_part(value, text) and not value.startswith(outputs) for name, value in bound if name != text)
-
-
-def _runs_alone(world: World, ref: FunctionRef, call: CallFact, text: str) -> bool:
-    """Whether a function does nothing with a module that a call gives it but run it."""
-    facts = world.facts(ref)
-    params = facts.params[bool(facts.owner) :]
-    given = params_given(params, text, call.args)
-    called = {each.callee for each in facts.calls}
-    return bool(given) and called.issuperset(given) and facts.taken.isdisjoint(given)
 
 
 def _steps(callee: str, text: str) -> bool:
