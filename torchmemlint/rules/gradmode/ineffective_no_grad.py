@@ -207,6 +207,8 @@ ENABLE_COSTS = {
     "enable-statement": "nothing while grad mode is on; if a caller has disabled it, it stays off",
     "enable-statement-off": "the following code records no autograd graph: `backward()` fails, or gives no gradient",
 }
+BUILDS_NONE = ENABLE_COSTS.keys() | {"generator-leak"}
+"""Mistakes by which no graph is built that should not be: they explain none that is kept."""
 RAISES_COST = "the block never runs: the program always fails here"
 UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients builds one despite the decorator"
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on the results of the block, else remove the `with`: `backward()` would fail"
@@ -273,6 +275,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Fact]:
         handler=event.site.handler,
         loops=event.site.loops,
         cause=event.kind if event.kind == "volatile" else "",
+        apart=event.kind in BUILDS_NONE,
     )  # fmt: skip
 
 
