@@ -50,7 +50,7 @@ from torchmemlint.budget.worker.placement import (
 from torchmemlint.budget.worker.real_device import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
 from torchmemlint.budget.worker.tape import INPUTS
-from torchmemlint.confirm.worker.standins import StandIn
+from torchmemlint.confirm.worker.standins import Stage, StandIn
 
 Emit = Callable[[Mapping[str, object]], None]
 MOST_MODELS = 3
@@ -80,6 +80,7 @@ class Budgeted:
         self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
         self.models = Models()
+        self._stage = Stage()
         self.found: list[tuple[str, str, list[int]]] = []
         self.skipped: list[str] = []
         self.guessed: list[str] = []
@@ -112,7 +113,7 @@ class Budgeted:
     def run(self, guard: Callable[[], None]) -> None:
         """Run to the end of the second step."""
         job, run = self._job, self.measured
-        packages = Packages(self._own)
+        packages = Packages(self._own, self._stage)
         if job.get("root"):
             sys.meta_path.append(packages)
         if not job.get("model"):
@@ -131,7 +132,7 @@ class Budgeted:
                 legacy_types.install(run.tape)
             limit_stand_ins(self._located, self.data)
             guard()
-            no_loggers()
+            no_loggers(self._stage)
             launcher.install()
             surroundings.fill_arguments(job.get("values", {}), self.data.assume)
             self.data.install()
@@ -146,7 +147,7 @@ class Budgeted:
             with run.running():
                 with torch.utils._python_dispatch._disable_current_modes():
                     surroundings.known_pictures(run.tape.assume)
-                    surroundings.no_outside(run.tape)
+                    surroundings.no_outside(run.tape, self._stage)
                     apply_remedy(str(job.get("remedy", "")), run)
                 with contextlib.ExitStack() as modes:
                     for mode in [] if run.real else [placement, *run.watching]:
@@ -352,7 +353,7 @@ class Budgeted:
         if words not in self.skipped:
             self.skipped.append(words)
         error.__traceback__ = None
-        return [StandIn(name) for name in names]
+        return [StandIn(self._stage, name) for name in names]
 
     def _innermost(self, error: BaseException) -> str:
         """The program's own innermost line of a traceback, "" where it has none."""

@@ -13,13 +13,15 @@ from typing import Any
 
 import torch
 
+from torchmemlint.confirm.channel import Emit
 from torchmemlint.confirm.verdict import Located
-from torchmemlint.confirm.worker.meter import meter_for, walk
+from torchmemlint.confirm.worker.graphs import walk
+from torchmemlint.confirm.worker.meter import meter_for
 
 STEPS = 8
 
 
-def run_pair(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
+def run_pair(job: Mapping[str, Any], emit: Emit) -> None:
     """Measure both variants of the job, ``before`` first; each is a mapping of file name to source, with the name of its
     main module."""
     if torch.device(job["device"]).type != "cpu":
