@@ -35,11 +35,9 @@ class Child(Protocol):
 
     def reap(self, seconds: float) -> int | None:
         """Wait so long for its end: the most memory that it had, as the kernel says (0: not known); None while it runs on."""
-        ...
 
     def send(self, number: int, group: bool = False) -> None:
         """Send it a signal, or to all of its process group; nothing where it has ended."""
-        ...
 
 
 class Fresh:

@@ -21,6 +21,10 @@ class EndOfRun(BaseException):
     """Raised out of the program when the step has been seen; no handler for Exception stops it."""
 
 
+class Unknown(BaseException):
+    """What the step needs rests on something that is not here. No handler for Exception stops it."""
+
+
 class Mode(FakeTensorMode):
     """One mode for the whole run: a deep copy of a fake tensor copies its mode too, and each view of what belongs to another mode
     would count as memory of its own. ``nn.TransformerEncoder`` copies its layers so, and so do averaged copies of a model."""
@@ -115,19 +119,18 @@ class Run:
         if self.stop_at_steps and sum(1 for _, other in self.marks if other == 0) >= wanted:
             raise EndOfRun
 
+    def _optimized(self) -> Iterator[torch.Tensor]:
+        return (item for optimizer in self.optimizers for group in optimizer.param_groups for item in group["params"])
+
     def mark_gradients(self) -> None:
         """Name the storages of the gradients that are there."""
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self.tape.mark(parameter.grad, GRADIENTS)
+        for parameter in self._optimized():
+            self.tape.mark(parameter.grad, GRADIENTS)
 
     def mark_parameters(self) -> None:
         """Name the storages of parameters and buffers of all that ran."""
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self.tape.mark(parameter, PARAMETERS)
+        for parameter in self._optimized():
+            self.tape.mark(parameter, PARAMETERS)
         for root in self._roots:
             for tensor in root.buffers():
                 self.tape.mark(tensor, BUFFERS)

@@ -8,23 +8,12 @@ import importlib.machinery
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from torchmemlint.budget.worker.measure import Unknown
 from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.surroundings import Data
 from torchmemlint.confirm.worker.standins import Stage, StandIn, unpack_count
-
-
-class Data(Protocol):
-    """What has the batches (``surroundings.Data``)."""
-
-    fetches: Any
-
-    def number(self, name: str) -> int: ...
-    def endless(self, name: str) -> Iterator[Any]: ...
-
-
-class Unknown(BaseException):
-    """What the step needs rests on something that is not here. No handler for Exception stops it."""
 
 
 class Packages(importlib.abc.MetaPathFinder, importlib.abc.Loader):

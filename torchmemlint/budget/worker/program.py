@@ -36,9 +36,9 @@ from torchmemlint.budget.worker import (
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of
 from torchmemlint.budget.worker.inputs import BATCH, Search
-from torchmemlint.budget.worker.measure import EndOfRun, Mode, Run
+from torchmemlint.budget.worker.measure import EndOfRun, Mode, Run, Unknown
 from torchmemlint.budget.worker.models import Hole, Models
-from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
+from torchmemlint.budget.worker.packages import Packages, limit_stand_ins, no_loggers, optional_imports
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.placement import (
     Placement,

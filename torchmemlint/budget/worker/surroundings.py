@@ -16,8 +16,7 @@ import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
-from torchmemlint.budget.worker.measure import EndOfRun
-from torchmemlint.budget.worker.packages import Unknown
+from torchmemlint.budget.worker.measure import EndOfRun, Unknown
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import BUCKETS, Tape
 from torchmemlint.confirm.worker.standins import Stage, StandIn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,6 @@ class GraphNodes:
     slots: int = 0
     freed_slots: int = 0
     tensors: int = 0
-    truncated: bool = False
 
 
 def tensors_in(value: object, limit: int = 20_000) -> Iterator[torch.Tensor]:
@@ -79,6 +79,25 @@ def _saved_names(kind: type, memory: dict[type, tuple[str, ...]]) -> tuple[str, 
     return names
 
 
+def nodes_below(tensors: Iterable[torch.Tensor], limit: int) -> list[Any]:
+    """The autograd nodes that the tensors are attached to, so many at most.
+
+    They stay referenced together: Python's wrappers are created again at each access, and ids would repeat."""
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen: dict[Any, None] = {}
+    while waiting and len(seen) < limit:
+        node = waiting.pop()
+        if node not in seen:
+            seen[node] = None
+            waiting.extend(parent for parent, _ in node.next_functions if parent is not None)
+    return list(seen)
+
+
+def is_leaf(node: object) -> bool:
+    """Whether a node only takes a leaf's gradient: its ``variable`` is the leaf."""
+    return type(node).__name__ == "AccumulateGrad"
+
+
 def walk(value: object, limit: int = 200_000, owned: Iterable[int] = ()) -> GraphNodes:
     """Follow ``grad_fn`` from every tensor in ``value``.
 
@@ -87,41 +106,24 @@ def walk(value: object, limit: int = 200_000, owned: Iterable[int] = ()) -> Grap
     require grad) and the storages ``owned``, which modules keep anyway; inputs without grad that a loader owns too are counted, so the
     figure is an upper bound.
     """
-    roots = []
-    count = 0
-    for tensor in tensors_in(value):
-        count += 1
-        if tensor.grad_fn is not None:
-            roots.append(tensor.grad_fn)
-    # the nodes stay referenced during the walk: Python's wrappers are created again at each access and ids would repeat
-    seen: dict[object, None] = {}
-    stack: list[Any] = roots
+    tensors = list(tensors_in(value))
+    nodes = nodes_below(tensors, limit)
+    interior = [node for node in nodes if not is_leaf(node)]
+    leaves = {*owned, *(node.variable.untyped_storage()._cdata for node in nodes if is_leaf(node))}
     storages: dict[int, int] = {}
-    leaves: set[int] = set(owned)
     names: dict[type, tuple[str, ...]] = {}
     slots = freed = 0
-    while stack and len(seen) < limit:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if type(node).__name__ == "AccumulateGrad":
-            leaves.add(node.variable.untyped_storage()._cdata)
-            continue
+    for node in interior:
         for saved in _saved_values(node, _saved_names(type(node), names)):
             slots += 1
             if saved is None:
                 freed += 1
                 continue
-            try:
+            with contextlib.suppress(RuntimeError, NotImplementedError):
                 storage = saved.untyped_storage()
                 storages[storage._cdata] = storage.nbytes()
-            except (RuntimeError, NotImplementedError):
-                continue
-        stack.extend(parent for parent, _ in node.next_functions if parent is not None)
     held = sum(size for key, size in storages.items() if key not in leaves)
-    interior = sum(type(node).__name__ != "AccumulateGrad" for node in seen)
-    return GraphNodes(interior, held, slots, freed, count, bool(stack))
+    return GraphNodes(len(interior), held, slots, freed, len(tensors))
 
 
 def _saved_values(node: Any, names: Iterable[str]) -> Iterator[torch.Tensor | None]:

@@ -28,19 +28,17 @@ class Meter(Protocol):
 
     def __enter__(self) -> Any: ...
 
-    def __exit__(self, *exc: Any) -> Any: ...
+    def __exit__(self, *exc: Any) -> Any:
+        return None
 
     def live_bytes(self) -> int:
         """Bytes of tensor storages alive now."""
-        ...
 
     def peak_bytes(self) -> int:
         """Highest ``live_bytes`` since the last ``reset_peak``."""
-        ...
 
     def reset_peak(self) -> None:
         """Start a new peak from what is alive now."""
-        ...
 
     def allocated_bytes(self) -> int:
         """Bytes of all that was ever allocated, freed or not; 0 where the device does not report it."""
@@ -178,9 +176,6 @@ class AllocatorMeter(Meter):
         torch.cuda.reset_peak_memory_stats(self._device)
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        return None
-
     def live_bytes(self) -> int:
         """Bytes allocated now, above those that were when the meter was entered."""
         return torch.cuda.memory_allocated(self._device) - self._start
@@ -237,9 +232,6 @@ class MpsMeter(Meter):
         self._start = torch.mps.current_allocated_memory()
         self._peak = 0
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
     def live_bytes(self) -> int:
         """Bytes allocated now, above those that were when the meter was entered."""

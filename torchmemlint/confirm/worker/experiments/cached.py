@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from torchmemlint.confirm.channel import Emit
+from torchmemlint.confirm.syntax import FunctionNode
 from torchmemlint.confirm.verdict import Located
 from torchmemlint.confirm.worker.harness import Harness, Modules, compiled, namespace
 from torchmemlint.confirm.worker.meter import StorageMeter, meter_for
-from torchmemlint.confirm.worker.program import FunctionNode, Site, definitions
+from torchmemlint.confirm.worker.program import Site, definitions
 from torchmemlint.confirm.worker.standins import FORWARD_BYTES, Bench, Record, Stage, StandIn
 from torchmemlint.confirm.worker.target import Target
 from torchmemlint.torch_facts import TORCH
@@ -33,21 +34,16 @@ class Keys:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self._tensors = {item.arg for item in arguments if _is_tensor(item, node)}
         self._modules = {item.arg for item in arguments if _annotation(item).rpartition(".")[2] == "Module"}
-        self._klass = klass if isinstance(klass, type) and issubclass(klass, torch.nn.Module) else None
+        self.klass = klass if isinstance(klass, type) and issubclass(klass, torch.nn.Module) else None
         self._same: dict[str, object] = {}
         self._annotations = {item.arg: _annotation(item) for item in arguments}
-        self.words = "module" if self._klass or self._modules else "tensor" if self._tensors else ""
+        self.words = "module" if self.klass or self._modules else "tensor" if self._tensors else ""
 
     def receiver(self) -> Any:
         """A new module of the function's class."""
-        assert self._klass is not None
-        module: Any = type(self._klass.__name__, (_Lenient, self._klass), {})(self._stage)
+        assert self.klass is not None
+        module: Any = type(self.klass.__name__, (_Lenient, self.klass), {})(self._stage)
         return module
-
-    @property
-    def of_a_module(self) -> bool:
-        """Whether the function is a method of a module."""
-        return self._klass is not None
 
     def given(self, name: str, default: object) -> Any:
         """The argument of this name in this step."""
@@ -172,7 +168,7 @@ def _call(function: Any, keys: Keys) -> None:
     parameters = list(inspect.signature(function).parameters.values())
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    if keys.of_a_module:
+    if keys.klass is not None:
         positional.append(keys.receiver())
         parameters = parameters[1:]
     for item in parameters:

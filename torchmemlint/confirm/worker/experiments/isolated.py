@@ -15,7 +15,7 @@ import torch
 
 from torchmemlint.confirm.channel import Emit
 from torchmemlint.confirm.worker.experiments.cached import measure_cached
-from torchmemlint.confirm.worker.experiments.measure import Attempt, measure
+from torchmemlint.confirm.worker.experiments.measure import Attempt, Figures, measure
 from torchmemlint.confirm.worker.harness import prepare_torch
 from torchmemlint.confirm.worker.meter import end_history, start_history
 from torchmemlint.confirm.worker.program import OF_FORWARDS, Site, left_before, locate, over_parameters, way_out
@@ -38,7 +38,7 @@ def run_isolated(stage: Stage, job: Mapping[str, Any], emit: Emit) -> None:
         faulthandler.dump_traceback_later(max(1.0, float(job["timeout"]) - 2.0))
     prepare_torch(stage, str(job["device"]))
     chosen: Attempt | None = None
-    best: Mapping[str, object] | None = None
+    best: Figures | None = None
     target = target_of(job)
     correction = target.flaw.correction
     site = locate(ast.parse(target.source), target.place)
@@ -63,7 +63,7 @@ def run_isolated(stage: Stage, job: Mapping[str, Any], emit: Emit) -> None:
             best, chosen = figures, attempt
         if _grows(figures):
             break
-        if figures["left"] and not figures["hits"] and way_out(ast.parse(target.source), _whole(figures, "left")):
+        if figures["left"] and not figures["hits"] and way_out(ast.parse(target.source), figures["left"]):
             best, chosen = figures, attempt
             break  # a slice would run what the program never comes to
         if _complete(stage, figures) and attempt.level + 1 >= len(site.loops):
@@ -72,9 +72,9 @@ def run_isolated(stage: Stage, job: Mapping[str, Any], emit: Emit) -> None:
     assert chosen is not None
     if target.claimed and correction in OF_FORWARDS and best["guards"]:
         # its backward runs in a phase that no visible code is known to be in; the linter reports the other one
-        other = replace(target, turned=frozenset(_series(best, "guards")))
+        other = replace(target, turned=frozenset(best["guards"]))
         figures = measure(stage, other, None, chosen)
-        if not figures["backwards"] and figures["seen"] == "tensor" and len(_series(figures, "live_bytes")) > stage.steps:
+        if not figures["backwards"] and figures["seen"] == "tensor" and len(figures["live_bytes"]) > stage.steps:
             target, best = other, figures
     if target.claimed and correction in OF_FORWARDS and best["seen"] == "tensor" and not best["went_back"]:
         best = {**best, "needed_at": _needed_at(stage, target, chosen, best, deadline)}
@@ -89,24 +89,23 @@ def run_isolated(stage: Stage, job: Mapping[str, Any], emit: Emit) -> None:
     # nothing is trained where it ran: the correction is a decorator, or a with-block around all of it
     around = correction in {Correction.NO_GRAD_AROUND, Correction.OWN_FIX} and not best["backwards"]
 
-    def corrected(target: Target) -> Mapping[str, object]:
+    def corrected(target: Target) -> Figures:
         if around:
             return measure(stage, replace(target, grad="off"), None, chosen)
         return measure(stage, target, correction, chosen)
 
     emit({"variant": "after", "run": corrected(target)})
-    guesses = best["guesses"]
-    if isinstance(guesses, list) and guesses:
+    if best["guesses"]:
         # the same once more, with nothing but data from the callees that nobody can see
-        doubtful = replace(target, inert=frozenset(guesses))
+        doubtful = replace(target, inert=frozenset(best["guesses"]))
         emit({"variant": "inert before", "run": measure(stage, doubtful, None, chosen)})
         emit({"variant": "inert after", "run": corrected(doubtful)})
 
 
-def _needed_at(stage: Stage, target: Target, chosen: Attempt, best: Mapping[str, object], deadline: float) -> list[int]:
+def _needed_at(stage: Stage, target: Target, chosen: Attempt, best: Figures, deadline: float) -> list[int]:
     """Rows of the ``if`` statements below the flagged line that an option's default or a guess answered, and where the other answer
     sends a backward through the flagged value."""
-    below = [row for row in _series(best, "guessed") if row > target.place.row and row not in target.turned]
+    below = [row for row in best["guessed"] if row > target.place.row and row not in target.turned]
     found = []
     for row in below[:OTHER_ANSWERS]:
         if time.process_time() > deadline:
@@ -119,7 +118,7 @@ def _needed_at(stage: Stage, target: Target, chosen: Attempt, best: Mapping[str,
 def _of_a_load(stage: Stage, target: Target, site: Site, job: Mapping[str, Any], emit: Emit) -> None:
     """A load, once: no growth is asked about, but what is held when the modules run. The first run shows which parts of the
     file hold weights."""
-    best: Mapping[str, object] = {}
+    best: Figures = {}
     chosen = Attempt("whole function", 0, False)
     sliced = [Attempt("slice", len(site.loops) - 1, True)] if site.loops else []
     for attempt in [chosen, Attempt("whole function", 0, True), *sliced]:
@@ -153,41 +152,25 @@ def _attempts(loops: int, first: int = 0) -> Iterator[Attempt]:
         yield Attempt("slice" if loops else "whole function", level, True)
 
 
-def _whole(figures: Mapping[str, object], name: str) -> int:
-    value = figures[name]
-    assert isinstance(value, int)
-    return value
-
-
-def _series(figures: Mapping[str, object], name: str) -> list[int]:
-    value = figures[name]
-    assert isinstance(value, list)
-    return value
-
-
-def _grows(figures: Mapping[str, object]) -> bool:
+def _grows(figures: Figures) -> bool:
     if figures["seen"] not in {"tensor", "number"}:  # whatever grows, it is not the flagged line's
         return False
     for name in ("live_bytes", "nodes"):
-        series = _series(figures, name)
+        series = figures[name]
         if len(series) > 4 and series[-1] > series[-2] > series[-3]:
             return True
     return False
 
 
-def _complete(stage: Stage, figures: Mapping[str, object]) -> bool:
-    return (
-        len(_series(figures, "live_bytes")) >= stage.steps
-        and figures["seen"] in {"tensor", "number"}
-        and not figures["fallbacks"]
-    )
+def _complete(stage: Stage, figures: Figures) -> bool:
+    return len(figures["live_bytes"]) >= stage.steps and figures["seen"] in {"tensor", "number"} and not figures["fallbacks"]
 
 
-def _worth(stage: Stage, figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
+def _worth(stage: Stage, figures: Figures) -> tuple[bool, bool, int, bool]:
     return (
         _grows(figures),
         figures["seen"] in {"tensor", "number"},
-        min(len(_series(figures, "live_bytes")), stage.steps),
+        min(len(figures["live_bytes"]), stage.steps),
         not figures["fallbacks"],
     )
 

@@ -7,7 +7,7 @@ import gc
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -29,9 +29,14 @@ class Attempt(NamedTuple):
     force: bool
 
 
+Figures: TypeAlias = Mapping[str, Any]
+"""Those of a run, as ``verdict.Run`` names them."""
+
+
 def measure(
     stage: Stage, target: Target, correction: Correction | None, attempt: Attempt, at_end: Callable[[], None] = lambda: None
-) -> Mapping[str, object]:
+) -> Figures:
+    """Run the line once, in this way, with its correction or as it is."""
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
@@ -76,14 +81,10 @@ def measure(
         place = "local"
     if harness.waits:
         place = "context"
-    per_step = _per_step(harness.samples.graph_forwards)
+    per_step = _per_step(harness.graph_forwards)
     return {
-        "live_bytes": harness.samples.live,
-        "uncollected_bytes": harness.samples.uncollected,
-        "nodes": harness.samples.nodes,
-        "retained_bytes": harness.samples.retained,
-        "requested_bytes": harness.samples.requested,
-        "fragmented_bytes": harness.samples.fragmented,
+        **harness.samples,
+        "fragmented_bytes": harness.fragmented,
         "peak_bytes": end.peak,
         "graph_bytes": _graph_bytes(harness, per_step * FORWARD_BYTES),
         "probe_bytes": harness.probe_bytes,
@@ -125,7 +126,6 @@ def measure(
         "hits": harness.hits,
         "blocked": [item.packed() for item in harness.blocked.values()][:3],
         "partly_freed": harness.partly,
-        "allocated_bytes": harness.samples.allocated,
         "joined_bytes": harness.joins.bytes,
         "left_gradients": harness.left_gradients,
         "raised": harness.checkpoint.raised,
@@ -140,7 +140,7 @@ def _graph_bytes(harness: Harness, forwards: int) -> int:
     probed = harness.probe_bytes
     if not probed:
         return forwards
-    grew = slope(harness.samples.live)
+    grew = slope(harness.samples["live_bytes"])
     return forwards if forwards and grew > 1.5 * probed else probed
 
 

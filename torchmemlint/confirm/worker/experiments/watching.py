@@ -15,7 +15,7 @@ import torch
 
 from torchmemlint.confirm.verdict import Located
 from torchmemlint.confirm.worker.experiments.fingerprints import fingerprint, number
-from torchmemlint.confirm.worker.graphs import tensors_in
+from torchmemlint.confirm.worker.graphs import is_leaf, nodes_below, tensors_in
 from torchmemlint.confirm.worker.harness import Harness, answer, drive
 from torchmemlint.confirm.worker.meter import StorageMeter
 from torchmemlint.confirm.worker.program import locate, modules_of, plain
@@ -25,6 +25,7 @@ from torchmemlint.confirm.worker.target import Target
 LISTED, STEPS = 6, 3
 CALLS = 2
 """So often is a function without a loop around the line called: what it keeps, the second call finds."""
+MANY_NODES = 20_000
 MANY_LEAVES = 500
 """Of more parameters below flagged forwards no others are looked for."""
 
@@ -77,7 +78,7 @@ class Watcher(Harness):
     def tick(self) -> None:
         """Nothing is sampled."""
 
-    def look(self, place: Callable[[], object]) -> None:
+    def look(self, place: Callable[[], object] | None) -> None:
         """Nothing is looked at."""
 
     def reached(self) -> None:
@@ -139,18 +140,8 @@ class Watcher(Harness):
 
 def below(roots: list[torch.Tensor]) -> tuple[Counter[str], list[torch.Tensor]]:
     """The kinds of the nodes that are attached to the tensors, counted, and the leaves that they end in."""
-    waiting: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
-    seen: dict[object, None] = {}
-    leaves: list[torch.Tensor] = []
-    while waiting and len(seen) < 20_000:
-        node = waiting.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if type(node).__name__ == "AccumulateGrad":
-            leaves.append(node.variable)
-        waiting.extend(parent for parent, _ in node.next_functions if parent is not None)
-    return Counter(type(node).__name__ for node in seen), leaves
+    nodes = nodes_below(roots, MANY_NODES)
+    return Counter(type(node).__name__ for node in nodes), [node.variable for node in nodes if is_leaf(node)]
 
 
 def questions(tree: ast.Module) -> Mapping[int, int]:

@@ -58,7 +58,7 @@ def drive(program: ast.Module, site: Site, harness: Harness, target: Target, cal
         except Exception as error:
             errors.append(Located.raised(row_of(error), error))
             error.__traceback__ = None
-        harness.look_away()
+        harness.look(None)
         space.clear()
     gc.collect()
     return errors
@@ -66,7 +66,8 @@ def drive(program: ast.Module, site: Site, harness: Harness, target: Target, cal
 
 def _call_flagged(site: Site, space: dict[str, Any], harness: Harness, calls: int = 0) -> None:
     stage = harness.stage
-    outermost = next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    outermost = site.outermost
+    assert outermost is not None
     place = place_of(site.statement)
     function: Any
     receiver: Any = None
@@ -107,12 +108,10 @@ def _call_flagged(site: Site, space: dict[str, Any], harness: Harness, calls: in
     for _ in range((calls or stage.steps) if repeat else 1):
         if repeat:
             harness.tick()
-        given = [*_arguments(stage, function), *_keywords(stage, function).values()]
-        names = list(_keywords(stage, function))
-        split = len(given) - len(names)
-        result = function(*given[:split], **dict(zip(names, given[split:], strict=True)))
-        harness.gave(known, _consume(result), receiver, given)
-        del result, given
+        given, named = _arguments(stage, function), _keywords(stage, function)
+        result = function(*given, **named)
+        harness.gave(known, _consume(result), receiver, [*given, *named.values()])
+        del result, given, named
     if repeat:
         harness.tick()
         harness.at_end()

@@ -9,7 +9,7 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ OTHER_STEPS = 16
 """Loops that the flagged line is not in run this often at most; one in another a quarter as often."""
 FORWARDS_AFTER_LOAD = 40
 """A run of a flagged load ends after so many calls of modules."""
+SERIES = ("live_bytes", "uncollected_bytes", "nodes", "retained_bytes", "requested_bytes", "allocated_bytes")
+"""What is read at the head of the sampled loop, once a step (``verdict.Run`` says what each is)."""
 RUN_SECONDS = 8.0
 """A run that has taken this much CPU time ends at the next sample."""
 
@@ -54,20 +56,6 @@ class Sampled:
     fallbacks: int
     backwards: int
     graph_forwards: int
-
-
-@dataclass(slots=True)
-class Samples:
-    """What was read at the head of the sampled loop, one figure for each step."""
-
-    live: list[int] = field(default_factory=list)
-    uncollected: list[int] = field(default_factory=list)
-    nodes: list[int] = field(default_factory=list)
-    retained: list[int] = field(default_factory=list)
-    requested: list[int] = field(default_factory=list)
-    allocated: list[int] = field(default_factory=list)
-    graph_forwards: list[int] = field(default_factory=list)
-    fragmented: int = 0
 
 
 class Harness:
@@ -100,7 +88,9 @@ class Harness:
         self.own_fix, self.once = flaw is Correction.OWN_FIX, flaw is Correction.LOAD
         self.waits = False
         # what was read at the head of the sampled loop, once a step
-        self.samples = Samples()
+        self.samples: dict[str, list[int]] = {name: [] for name in SERIES}
+        self.graph_forwards: list[int] = []
+        self.fragmented = 0
         self._waited = 0
         self._look: Callable[[], object] | None = None
         self.places: set[str] = set()
@@ -139,23 +129,24 @@ class Harness:
             # no place is known: what the probe saw may live on in a comprehension, in a caller's list
             place = [tensor for reference in self._probed if (tensor := reference()) is not None]
         held, samples, meter = walk(place if self.looks else None), self.samples, self._meter
-        samples.nodes.append(held.nodes)
-        samples.retained.append(held.retained_bytes)
         del place
-        if len(samples.live) == 2:
+        samples["nodes"].append(held.nodes)
+        samples["retained_bytes"].append(held.retained_bytes)
+        live = samples["live_bytes"]
+        if len(live) == 2:
             meter.reset_peak()
-        samples.allocated.append(meter.allocated_bytes())
+        samples["allocated_bytes"].append(meter.allocated_bytes())
         uncollected = meter.live_bytes()
         gc.collect()
-        samples.live.append(meter.live_bytes())
+        live.append(meter.live_bytes())
         if self.waits:  # each sample runs the collector: without it all of this were still there
-            self._waited += uncollected - samples.live[-1]
-            uncollected = samples.live[-1] + self._waited
-        samples.uncollected.append(uncollected)
+            self._waited += uncollected - live[-1]
+            uncollected = live[-1] + self._waited
+        samples["uncollected_bytes"].append(uncollected)
         if meter.rounds:
-            samples.requested.append(meter.requested_bytes())
-            samples.fragmented = meter.fragmented_bytes()
-        samples.graph_forwards.append(self.stage.record.graph_forwards)
+            samples["requested_bytes"].append(meter.requested_bytes())
+            self.fragmented = meter.fragmented_bytes()
+        self.graph_forwards.append(self.stage.record.graph_forwards)
         self._stop_in_time()
 
     def _stop_in_time(self) -> None:
@@ -163,13 +154,9 @@ class Harness:
             self.blocked[0] = Located(0, f"it ran for {RUN_SECONDS:.0f} seconds, as far as line {row_of_the_code()}")
             raise EndOfRun
 
-    def look(self, place: Callable[[], object]) -> None:
-        """Records where the flagged value is kept."""
+    def look(self, place: Callable[[], object] | None) -> None:
+        """Records where the flagged value is kept; None once that is no part of the run any more."""
         self._look = place
-
-    def look_away(self) -> None:
-        """The place is left: what is there is no part of the run any more."""
-        self._look = None
 
     def loop(self, role: str, items: Any) -> Iterator[Any]:
         """Stands around a loop's iterable: the sampled one runs as many times as it has steps whatever it holds, those around it
@@ -327,16 +314,18 @@ class Harness:
             self._saw(value)
         return value
 
+    def _came(self, kind: str) -> None:
+        self.hits += 1
+        self.seen.add(kind)
+
     def switch(self, value: Any) -> Any:
         """The probe on a keyword that the correction turns off."""
-        self.hits += 1
-        self.seen.add("tensor")
+        self._came("tensor")
         return False if self.correction is Correction.SWITCH else value
 
     def mapped(self, host: bool, place: Any) -> Any:
         """The probe on the place that a checkpoint is loaded to: unless it names the host, the device that it was saved from."""
-        self.hits += 1
-        self.seen.add("tensor")
+        self._came("tensor")
         self._meter.reset_peak()
         self.value_bytes = 0 if host else FILE_BYTES
         self.stage.record.on_forward = self._ran
@@ -367,17 +356,15 @@ class Harness:
 
     def zeroed(self, receiver: Any, call: Callable[[], Any]) -> Any:
         """Stands for a flagged ``zero_grad``, or for what fills one gradient with zeros."""
-        self.hits += 1
-        self.seen.add("tensor")
+        self._came("tensor")
         result, left = let_go(self.stage, receiver, call, self.correction is Correction.FREE)
         self.left_gradients = max(self.left_gradients, left)
         return result
 
     def note(self, value: Any) -> str:
         """Take down what sort of value came, in which grad mode; saved tensors are not looked at: a checkpoint would make them."""
-        self.hits += 1
         kind = kind_of(value)
-        self.seen.add(kind)
+        self._came(kind)
         self.grad_modes.add(torch.is_grad_enabled())
         self.contexts.update(self.stage.record.open_contexts)
         if guess := guess_of(value):

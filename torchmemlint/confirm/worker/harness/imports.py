@@ -18,18 +18,11 @@ from torchmemlint.confirm.worker.harness.harness import Harness
 from torchmemlint.confirm.worker.harness.patched_torch import nothing
 from torchmemlint.confirm.worker.meter import StorageMeter
 from torchmemlint.confirm.worker.program import HARNESS, definitions
-from torchmemlint.confirm.worker.standins import CODE, Stage, StandIn, words
+from torchmemlint.confirm.worker.standins import CODE, Stage, StandIn
 from torchmemlint.confirm.worker.target import Target
 
 REAL_MODULES = frozenset(
-    words(
-        """
-    torch torchvision numpy math cmath collections itertools functools operator copy random typing
-    typing_extensions dataclasses enum abc contextlib time datetime warnings string re statistics numbers
-    fractions decimal types heapq bisect json csv io queue weakref gc inspect sys traceback textwrap __future__
-    array struct uuid hashlib tempfile errno builtins asyncio
-    """
-    )
+    ["torch", "torchvision", "numpy", "math", "cmath", "collections", "itertools", "functools", "operator", "copy", "random", "typing", "typing_extensions", "dataclasses", "enum", "abc", "contextlib", "time", "datetime", "warnings", "string", "re", "statistics", "numbers", "fractions", "decimal", "types", "heapq", "bisect", "json", "csv", "io", "queue", "weakref", "gc", "inspect", "sys", "traceback", "textwrap", "__future__", "array", "struct", "uuid", "hashlib", "tempfile", "errno", "builtins", "asyncio"]
 )  # fmt: skip
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 

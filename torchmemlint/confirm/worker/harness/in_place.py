@@ -162,7 +162,7 @@ class Checkpoint:
     ) -> Any:
         """What the call gives, or what it would give as the corrected code has it."""
         sequential = getattr(function, "__name__", "") == "checkpoint_sequential"
-        if not _of_torch(function):
+        if getattr(function, "__module__", "") != "torch.utils.checkpoint":
             return function(*args, **kwargs)
         if sequential and not _has_input(function, args, kwargs):
             try:
@@ -188,10 +188,6 @@ class Checkpoint:
 
 _OWN = frozenset({"segments", "functions", "function", "preserve_rng_state", "debug", "context_fn", "use_reentrant", "early_stop",
                   "determinism_check"})  # fmt: skip
-
-
-def _of_torch(function: Any) -> bool:
-    return getattr(function, "__module__", "") == "torch.utils.checkpoint"
 
 
 def _has_input(function: Any, args: Any, kwargs: Any) -> bool:

@@ -11,14 +11,13 @@ flagged value passes through a probe, which in the corrected variant also correc
 from torchmemlint.confirm.worker.program.ask import HARNESS
 from torchmemlint.confirm.worker.program.probes import OF_FORWARDS
 from torchmemlint.confirm.worker.program.programs import definitions, plain, sliced, whole
-from torchmemlint.confirm.worker.program.site import Flaw, FunctionNode, Place, Site, left_before, locate, place_of, way_out
+from torchmemlint.confirm.worker.program.site import Flaw, Place, Site, left_before, locate, place_of, way_out
 from torchmemlint.confirm.worker.program.visible import modules_of, over_parameters, set_later
 
 __all__ = [
     "HARNESS",
     "OF_FORWARDS",
     "Flaw",
-    "FunctionNode",
     "Place",
     "Site",
     "definitions",

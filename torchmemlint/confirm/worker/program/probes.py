@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from torchmemlint.confirm.worker.program.ask import ask, later
+from torchmemlint.confirm.syntax import calls_at, last_name
+from torchmemlint.confirm.worker.program.ask import Transformer, ask, later
 from torchmemlint.confirm.worker.program.site import Flaw, Place, Site
-from torchmemlint.confirm.worker.program.visible import last, store_names
+from torchmemlint.confirm.worker.program.visible import store_names
 from torchmemlint.rules.card import Correction
 from torchmemlint.torch_facts import TORCH
 
@@ -85,8 +85,8 @@ class Probe:
     def _loaded_to(self, node: ast.stmt) -> None:
         """Send the flagged load's ``map_location`` through the probe: whether it names the host, and what it is."""
         calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
-        call = _WrapCall(self._site.place, calls).call or next((item for item in calls if last(item.func) == "load"), None)
-        if call is None or last(call.func) != "load":
+        call = _WrapCall(self._site.place, node).call or next((item for item in calls if last_name(item.func) == "load"), None)
+        if call is None or last_name(call.func) != "load":
             return  # other loaders call the argument otherwise, and nothing here takes their place
         given = next((item for item in call.keywords if item.arg == "map_location"), None)
         if given is None:
@@ -98,8 +98,7 @@ class Probe:
 
     def _wrap_call(self, node: ast.AST) -> bool:
         """Send exactly the call that the finding points at through the probe; False where none starts in its column."""
-        calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
-        wrap = _WrapCall(self._site.place, calls)
+        wrap = _WrapCall(self._site.place, node)
         wrap.visit(node)
         return wrap.call is not None
 
@@ -127,13 +126,10 @@ class _WrapCall(ast.NodeTransformer):
     enough, because a call that is not found is only a probe less exact.
     """
 
-    def __init__(self, place: Place, calls: Iterable[ast.Call]) -> None:
-        starting = [call for call in calls if (call.lineno, call.col_offset + 1) == (place.row, place.column)]
-        ending = [
-            call for call in starting if (call.end_lineno, (call.end_col_offset or 0) + 1) == (place.end_row, place.end_column)
-        ]
-        self.exact = bool(ending)
-        self.call = next(iter([*ending, *starting]), None)
+    def __init__(self, place: Place, node: ast.AST) -> None:
+        exact, starting = calls_at(node, (place.row, place.column), (place.end_row, place.end_column))
+        self.exact = bool(exact)
+        self.call = next(iter([*exact, *starting]), None)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -142,15 +138,12 @@ class _WrapCall(ast.NodeTransformer):
         return ast.copy_location(ask("forward", later(node), ast.Constant(self.exact)), node)
 
 
-class _WrapCalls(ast.NodeTransformer):
+class _WrapCalls(Transformer):
     """Wraps every call of a statement of which it is not known which one is the forward."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         return ast.copy_location(ask("forward", later(node)), node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return node
 
 
 class _Carried(ast.NodeTransformer):
@@ -182,18 +175,15 @@ def _set_keyword(node: ast.stmt, keyword: str) -> None:
                 call.func.value = ask("root", call.func.value)
 
 
-class _InPlace(ast.NodeTransformer):
+class _InPlace(Transformer):
     """Replaces the calls of a statement that a correction is about."""
 
     def __init__(self, correction: Correction) -> None:
         self._correction = correction
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return node
-
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        name = last(node.func)
+        name = last_name(node.func)
         if self._correction is Correction.ROOM and name in JOINS:
             return _through("joined", node)
         if self._correction is Correction.NO_CHECKPOINT and name in CHECKPOINTS:

@@ -21,28 +21,22 @@ def definitions(tree: ast.Module) -> ast.Module:
 
 def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
     """The file's definitions with the flagged function instrumented; at module level, the whole module."""
-    rewrite = Body(site, Probe(site, flaw), level, flaw.correction)
-    _soften(tree)
-    _guard_classes(tree, site)
-    if site.function is None:
-        body = rewrite.block([node for node in tree.body if not _is_future(node)])
-    else:
-        outermost = next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-        rewrite.visit(outermost)
-        body = _surroundings(tree)
-    return ast.fix_missing_locations(ast.Module(body, []))
+    return _rewritten(tree, site, Body(site, Probe(site, flaw), level, flaw.correction))
 
 
 def plain(tree: ast.Module, site: Site, flaw: Flaw) -> ast.Module:
     """As ``whole``, with nothing sampled or corrected: loops and conditions are the harness's, each time that the flagged
     statement comes it is reported, and a flagged forward goes through the harness."""
-    rewrite = _Plain(site, ForwardProbe(site, flaw), len(site.loops))
+    return _rewritten(tree, site, _Plain(site, ForwardProbe(site, flaw), len(site.loops)))
+
+
+def _rewritten(tree: ast.Module, site: Site, rewrite: Body) -> ast.Module:
     _soften(tree)
     _guard_classes(tree, site)
-    if site.function is None:
+    if site.outermost is None:
         body = rewrite.block([node for node in tree.body if not _is_future(node)])
     else:
-        rewrite.visit(next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))))
+        rewrite.visit(site.outermost)
         body = _surroundings(tree)
     return ast.fix_missing_locations(ast.Module(body, []))
 
@@ -205,7 +199,6 @@ def _is_plain(value: ast.expr) -> bool:
             "float",
             "int",
         }:
-            parent_call = isinstance(value, ast.Call) and value.func is node
-            if not parent_call:
+            if not (isinstance(value, ast.Call) and value.func is node):
                 return False
     return True

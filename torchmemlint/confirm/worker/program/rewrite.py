@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from torchmemlint.confirm.worker.program.ask import ask, later
+from torchmemlint.confirm.syntax import FunctionNode
+from torchmemlint.confirm.worker.program.ask import Transformer, ask, later
 from torchmemlint.confirm.worker.program.probes import Probe
-from torchmemlint.confirm.worker.program.site import EXITS, FunctionNode, LoopNode, Site, place_of
+from torchmemlint.confirm.worker.program.site import EXITS, LoopNode, Site, place_of
 from torchmemlint.confirm.worker.program.visible import changing, is_own, kept_options, options_of, over_parameters, store_names
 from torchmemlint.rules.card import Correction
 
 
-class Body(ast.NodeTransformer):
+class Body(Transformer):
     """Rewrites the statements of the flagged function (or of any function of its class, then without a site).
 
     ``level`` numbers the loop that is sampled, the innermost is 0; ``correction`` is that of the flaw, where loops depend on it.
@@ -23,32 +24,29 @@ class Body(ast.NodeTransformer):
     ) -> None:
         self.site, self._probe, self._correction = site, probe, correction
         self.loops = site.loops if site else ()
-        self.sampled = self.loops[level] if level < len(self.loops) else None
+        self.level = min(level, len(self.loops))  # of the sampled loop, if there is one
         self.lenient = False  # an initialiser that checks its arguments would refuse stand-ins
         self.inside = False  # a function; nested ones are left alone unless they hold the line
+        self.inside_sampled = False  # at any depth: a return or raise would end the experiment
+        self.ends_here = False  # the innermost loop is the sampled one: so would a break
         self._changing: tuple[frozenset[str], frozenset[str]] | None = None
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node if self.inside and not self._holds(node) else self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return node if self.inside and not self._holds(node) else self._function(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return node
-
-    def _holds(self, node: ast.AST) -> bool:
-        return self.site is not None and any(node is item for item in self.site.around)
-
-    def _function(self, node: FunctionNode) -> ast.AST:
+    def visit_FunctionDef(self, node: FunctionNode) -> ast.AST:
+        if self.inside and not self._holds(node):
+            return node
         before, self.inside = self.inside, True
         self.lenient = node.name == "__init__"
         node.body = self.block(node.body)
         self.inside = before
         return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def _holds(self, node: ast.AST) -> bool:
+        return self.site is not None and any(node is item for item in self.site.around)
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """The statements, each rewritten."""
@@ -100,17 +98,12 @@ class Body(ast.NodeTransformer):
             ast.copy_location(item, node)
         return result
 
-    inside_sampled = False
-    """Within the sampled loop, at any depth: a return or raise would end the experiment."""
-    ends_here = False
-    """The innermost loop is the sampled one: so would a break."""
-
     def _loop(self, node: LoopNode, flagged: bool) -> ast.stmt:
         number = next((index for index, loop in enumerate(self.loops) if loop is node), -1)
-        sampled = node is self.sampled
+        sampled = number == self.level
         before = self.inside_sampled, self.ends_here
         self.inside_sampled, self.ends_here = sampled or self.inside_sampled, sampled
-        role = "sample" if sampled else "around" if number > self._level() else "within" if number >= 0 else "other"
+        role = "sample" if sampled else "around" if number > self.level else "within" if number >= 0 else "other"
         if flagged and self._probe is not None and not isinstance(node, ast.While):
             node.iter = self._probe.expression(node.iter)
         if self._correction is Correction.FREE and not sampled and over_parameters(node):
@@ -132,9 +125,6 @@ class Body(ast.NodeTransformer):
         self.inside_sampled, self.ends_here = before
         node.orelse = self.block(node.orelse) if node.orelse and not sampled else []
         return node
-
-    def _level(self) -> int:
-        return next((index for index, loop in enumerate(self.loops) if loop is self.sampled), len(self.loops))
 
     def _if(self, node: ast.If, flagged: bool) -> ast.stmt:
         wanted: ast.expr = ast.Constant(None)
@@ -226,7 +216,7 @@ def _asks_for_none(node: ast.AST) -> bool:
     )
 
 
-class _OfNone(ast.NodeTransformer):
+class _OfNone(Transformer):
     """Passes each ``x is None`` to the harness: for a stand-in, the answer is unknown."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
@@ -236,7 +226,4 @@ class _OfNone(ast.NodeTransformer):
         if not (isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None):
             return node
         node.left = ask("asked", node.left)
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return node

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from torchmemlint.confirm.worker.program.ask import is_harness
+from torchmemlint.confirm.syntax import FunctionNode, target_of
+from torchmemlint.confirm.worker.program.ask import HARNESS
 from torchmemlint.rules.card import Correction
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -43,6 +43,11 @@ class Site:
     def function(self) -> FunctionNode | None:
         """The innermost function around the line, None at module level."""
         return next((node for node in reversed(self.around) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+
+    @property
+    def outermost(self) -> FunctionNode | None:
+        """The outermost function around the line, None at module level."""
+        return next((node for node in self.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
 
     @property
     def klass(self) -> ast.ClassDef | None:
@@ -101,15 +106,8 @@ def locate(tree: ast.Module, place: Place) -> Site | None:
 def place_of(statement: ast.stmt) -> ast.expr | None:
     """The expression that keeps the flagged value: ``total`` of ``total += x``, ``xs`` of ``xs.append(x)``, ``d`` of
     ``d[k] = x``."""
-    target: ast.expr | None = None
-    if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
-        target = statement.target
-    elif isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
-        target = called.value if isinstance(called, ast.Attribute) else None
-    if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and is_harness(target.func.value):
+    target = target_of(statement)
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and ast.unparse(target.func.value) == HARNESS:
         target = target.args[0]  # the probe around it
     while isinstance(target, ast.Starred) or (isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)):
         target = target.value

@@ -6,20 +6,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from torchmemlint.confirm.worker.program.site import FunctionNode, Site
+from torchmemlint.confirm.syntax import FunctionNode, last_name
+from torchmemlint.confirm.worker.program.site import Site
 
 OF_PARAMETERS = frozenset({"parameters", "named_parameters", "param_groups", "params"})
-
-
-def last(node: ast.expr) -> str:
-    """The last word of a name or attribute."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def over_parameters(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     """Whether a loop runs over parameters: it is no loop of steps."""
     return not isinstance(loop, ast.While) and any(
-        last(node) in OF_PARAMETERS for node in ast.walk(loop.iter) if isinstance(node, (ast.Name, ast.Attribute))
+        last_name(node) in OF_PARAMETERS for node in ast.walk(loop.iter) if isinstance(node, (ast.Name, ast.Attribute))
     )
 
 

@@ -10,7 +10,7 @@ from torchmemlint.confirm.worker.standins.bench import Bench
 from torchmemlint.confirm.worker.standins.fitting import entered
 from torchmemlint.confirm.worker.standins.frames import CODE, row_of, row_of_the_code, unpack_count
 from torchmemlint.confirm.worker.standins.saved import FILE_BYTES, ON_DEVICE, SavedFile, loaded
-from torchmemlint.confirm.worker.standins.stage import FORWARD_BYTES, STEPS, Record, Stage, words
+from torchmemlint.confirm.worker.standins.stage import FORWARD_BYTES, STEPS, Record, Stage
 from torchmemlint.confirm.worker.standins.standin import Guess, StandIn
 from torchmemlint.confirm.worker.standins.tensors import StandInTensor, as_standin, data, guess_of, leaves, link_to, marked
 
@@ -38,5 +38,4 @@ __all__ = [
     "row_of",
     "row_of_the_code",
     "unpack_count",
-    "words",
 ]

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.worker.standins.fitting import fitted_target
 from torchmemlint.confirm.worker.standins.frames import rows_of_the_code
-from torchmemlint.confirm.worker.standins.stage import Stage, words
+from torchmemlint.confirm.worker.standins.stage import Stage
 from torchmemlint.confirm.worker.standins.standin import StandIn
 from torchmemlint.confirm.worker.standins.tensors import (
     SHAPE,
@@ -47,7 +47,20 @@ _NUMBERS: dict[str, object] = {
     "data_ptr": 0,
 }
 _OF_DICTS = frozenset(
-    words("to cuda cpu pin_memory __get__ __iter__ __len__ __contains__ __repr__ __format__ __getitem__ __setitem__")
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "pin_memory",
+        "__get__",
+        "__iter__",
+        "__len__",
+        "__contains__",
+        "__repr__",
+        "__format__",
+        "__getitem__",
+        "__setitem__",
+    ]
 )
 """What a dict of tensors, or an object that is read like one, may have as a tensor has."""
 

@@ -25,8 +25,6 @@ _WEIGHTS = "weights that were saved"
 class SavedFile(StandIn):
     """A file that was loaded, or what it has under some keys."""
 
-    tml_path: tuple[object, ...]
-
     def __new__(cls, stage: Stage | None = None, path: tuple[object, ...] = ()) -> SavedFile:
         self = StandIn.__new__(cls, stage, "loaded" + "".join(f"[{key!r}]" for key in path))
         vars(self)["tml_path"] = path

@@ -15,18 +15,8 @@ FORWARD_BYTES = 1 << 20
 STEPS = 8
 
 
-def words(text: str) -> list[str]:
-    """The words of a long list of names."""
-    return text.split()
-
-
 _KEEPERS = frozenset(
-    words(
-        """
-    append extend appendleft extendleft add insert put set write log info debug warning print add_scalar set_postfix set_description
-    register_hook retain_grad log_metric log_metrics
-    """
-    )
+    ["append", "extend", "appendleft", "extendleft", "add", "insert", "put", "set", "write", "log", "info", "debug", "warning", "print", "add_scalar", "set_postfix", "set_description", "register_hook", "retain_grad", "log_metric", "log_metrics"]
 )  # fmt: skip
 """Callees that by their name keep or print what they are given."""
 

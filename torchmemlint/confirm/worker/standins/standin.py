@@ -12,11 +12,11 @@ from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.verdict import Located
 from torchmemlint.confirm.worker.standins.frames import discards, row_of_the_code, unpack_count
-from torchmemlint.confirm.worker.standins.stage import Stage, words
+from torchmemlint.confirm.worker.standins.stage import Stage
 from torchmemlint.confirm.worker.standins.tensors import data, forward, is_network, leaves, of_output, part_of, tensors_among
 from torchmemlint.torch_facts import TORCH
 
-_TRAINERS = frozenset(words("backward step optimize optimise train update"))
+_TRAINERS = frozenset(["backward", "step", "optimize", "optimise", "train", "update"])
 """Words in names of callees that may run a backward even where their result is used."""
 _OPTIONS = re.compile(
     r"(^|[._])(args?|opts?|options|flags|cfg|conf|config|hparams|hyper\w*|params|hp|parse_args\(\)|settings)$", re.I
@@ -25,7 +25,24 @@ _TENSOR_MEMBERS = TORCH.words["tensor-members"]
 _ALONE = TORCH.words["alone"]
 """Of these the ones that a tensor does without arguments: ``accelerator.log(info, step=…)`` is no logarithm."""
 _SAME_DATA = TORCH.words["same-data"]
-_FALSE_NAMES = tuple(words("dry_run debug fp16 ddp distributed resume verbose half amp dist none empty error exit"))
+_FALSE_NAMES = tuple(
+    [
+        "dry_run",
+        "debug",
+        "fp16",
+        "ddp",
+        "distributed",
+        "resume",
+        "verbose",
+        "half",
+        "amp",
+        "dist",
+        "none",
+        "empty",
+        "error",
+        "exit",
+    ]
+)
 _UNIMPLEMENTED = torch.nn.Module.forward
 """The ``forward`` of a module whose subclasses have one."""
 
@@ -53,14 +70,6 @@ class StandIn:
     that no line in
             sight sets), "part" (an attribute of another stand-in), "unseen" (imported, or bound by code that was left out)
     """
-
-    tml_stage: Stage
-    tml_name: str
-    tml_klass: type | None
-    tml_parts: dict[Any, Any]
-    tml_origin: str
-    tml_called: Any
-    tml_value: torch.Tensor | None
 
     def __new__(
         cls, stage: Stage | None = None, name: str = "", klass: type | None = None, origin: str = "given", called: Any = None
@@ -123,7 +132,7 @@ class StandIn:
         return True
 
     def __len__(self) -> int:
-        return self.tml_stage.steps
+        return int(self.tml_stage.steps)
 
     def __iter__(self) -> Iterator[Any]:
         count = unpack_count(sys._getframe(1))
@@ -241,11 +250,7 @@ class StandIn:
     def __bool__(self) -> bool:
         return self.tml_truth()
 
-    def __int__(self) -> int:
-        return self.tml_stage.steps
-
-    def __index__(self) -> int:
-        return self.tml_stage.steps
+    __int__ = __index__ = __len__
 
     def __float__(self) -> float:
         return 1.0
