@@ -221,7 +221,7 @@ sys.path.insert(0, {tests!r})
 import pretend_cuda
 allocator = pretend_cuda.pretend()
 from torchmemlint.confirm.worker import experiments
-from torchmemlint.confirm.worker.harness import drive as driving
+from torchmemlint.confirm.worker.harness import driving
 gc.collect()
 gc.freeze()  # as a child of confirm does it
 bench = driving.Bench

@@ -1,4 +1,4 @@
-"""Jobs for the child, and what comes back: one run, its batch made larger, its remedies."""
+"""Runs of a job in the child: one as it is, one with a larger batch, one for each remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torchmemlint confirm``: arguments → findings → experiments → a report and an exit status.
+"""``torchmemlint confirm``: arguments → findings → experiments → a report with an exit status.
 
 0  every settled finding was confirmed, or there was none
 1  a finding was refuted, or a fix did not help

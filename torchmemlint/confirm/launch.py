@@ -1,4 +1,4 @@
-"""Starts one experiment in a fresh process, behind the sandbox, and brings its records home.
+"""Runs one experiment in a child process behind the sandbox, from its job to its records.
 
 The child gets a new directory that is also its HOME, an environment without anything inherited but the accelerator's own
 variables, its job

@@ -1,4 +1,4 @@
-"""From a finding to an experiment: what to send to the child, and what the run itself cannot show."""
+"""From a finding to its experiment: what the child is sent, with the doubts that no run of it can settle."""
 
 from __future__ import annotations
 

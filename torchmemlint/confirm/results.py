@@ -1,5 +1,4 @@
-"""Reads a child's records back into plain data: they come from a process that ran foreign code, so nothing in them is
-trusted."""
+"""Reads a child's records back into plain data, of which nothing is trusted: the child ran foreign code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Runs planned experiments, one child each, on whatever executes calls: threads here, or any
-``concurrent.futures.Executor``."""
+"""Runs planned experiments, one child each, on whatever executes calls.
+
+Threads here, or any ``concurrent.futures.Executor``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured, and what it proves: plain data and one decision."""
+"""What the figures of two runs prove about a finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parent's side of the warm worker: a process that has imported torch, and forks one child for each experiment.
+"""The parent's side of the warm worker: a process with torch in it, which forks one child for each experiment.
 
 It is an economy and nothing else: where it cannot be had (another system than Linux, a GPU, no sandbox), or fails, each experiment
 gets a fresh process, as it does alone. What a child is shut in by, what it is sent and what is believed of it is the same.

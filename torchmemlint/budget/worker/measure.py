@@ -1,4 +1,4 @@
-"""Runs two steps on fake tensors and says what the second needs."""
+"""Two steps on fake tensors, of which the second is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages that are not installed: what stands in for their modules, functions and objects."""
+"""What stands in for packages that are not installed: for their modules, functions, objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a program, a function of it, or a model alone, on fake tensors, and says what its step needs."""
+"""What a step of a job needs: of a program, of a function of it, or of a model alone, run on fake tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program reaches for and must not have, or cannot: arguments, files, weights, data sets, processes."""
+"""What a program reaches for in vain: arguments, files, weights, data sets, processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records every allocation and free of a program on fake tensors, with the line, the module and the part of each."""
+"""Records every allocation of a program on fake tensors until it is freed, by its line, its module, its part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the nodes and bytes that an autograd graph holds."""
+"""What an object holds of autograd graphs: their nodes, the bytes that these save."""
 
 from __future__ import annotations
 

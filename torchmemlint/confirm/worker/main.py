@@ -1,4 +1,4 @@
-"""The child's first and last lines: it goes behind the sandbox, and only then imports torch to do its job."""
+"""The child, from its job to its last word: nothing of torch before it is behind the sandbox."""
 
 from __future__ import annotations
 

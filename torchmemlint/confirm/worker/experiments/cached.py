@@ -1,4 +1,4 @@
-"""Calls a function that has a ``functools`` cache with new tensors, or on a new module, in every step, with the cache and without."""
+"""The experiment on a function that has a ``functools`` cache: new arguments in every step, with the cache or without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a fix changes what the program does: the original and the corrected function on the same stand-ins, in every phase.
+"""Whether a fix changes what the program does: the original beside the corrected function, in every phase.
 
 Compared are what the calls return and leave in their receiver and arguments, the graph and the gradients of every ``backward()``, and
 exceptions. A *phase* is one answer to the ``if`` statements whose answer is not visible: as guessed first, then each of them

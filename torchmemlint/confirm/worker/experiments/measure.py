@@ -1,4 +1,4 @@
-"""One run of the flagged code, and its figures."""
+"""The figures of one run of the flagged code."""
 
 from __future__ import annotations
 

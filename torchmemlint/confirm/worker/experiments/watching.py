@@ -1,4 +1,4 @@
-"""One run of a function whose fix is compared: what it returns, raises, and sends backwards."""
+"""What one run of a function does, to be compared with that of its fixed twin."""
 
 from __future__ import annotations
 

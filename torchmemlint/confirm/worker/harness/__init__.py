@@ -1,9 +1,9 @@
-"""What a program runs in: its torch, its imports, the harness that it calls, and the call of the flagged function.
+"""What a program runs in: its torch, its imports, the harness that it calls.
 
 Next to read: ``worker/experiments``.
 """
 
-from torchmemlint.confirm.worker.harness.drive import drive
+from torchmemlint.confirm.worker.harness.driving import drive
 from torchmemlint.confirm.worker.harness.harness import Harness, Sampled
 from torchmemlint.confirm.worker.harness.imports import Modules, compiled, namespace
 from torchmemlint.confirm.worker.harness.patched_torch import prepare_torch

@@ -1,4 +1,4 @@
-"""What the instrumented code calls: it leads the run through the flagged line, and takes samples there."""
+"""The object that the instrumented code calls on its way to the flagged line, where it is sampled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the code finds around it: its imports, its globals, the builtins."""
+"""What the code finds around it: imports, globals, builtins."""
 
 from __future__ import annotations
 import __future__

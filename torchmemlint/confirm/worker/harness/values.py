@@ -1,4 +1,4 @@
-"""What a value of the code is: its kind, whether it hangs on a graph, what the corrected code has in its place."""
+"""What a value of the code is to an experiment: its kind, its graph, its corrected form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flagged code as a program that can be run and watched: cut out of its file, on its own rows.
+"""The flagged code as a program to watch: cut out of its file, on its own rows.
 
 The standard library's ``ast`` is used, not libcst: the result is only executed, and a compiled ``ast`` keeps the file's own row
 numbers, so that an exception names the user's line. Needs no torch.

@@ -1,4 +1,4 @@
-"""Where a finding stands in its file: the statement, and what is around it."""
+"""Where a finding stands in its file: the statement, in what is around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that stand in for what a cut-out piece of code needs and does not have: decided by use, not by name.
+"""Objects that stand in for what a cut-out piece of code lacks: decided by use, not by name.
 
 ``StandIn`` is container, context manager, loader, module, criterion or number, as it is used. ``StandInTensor`` is a real tensor that
 never fails: under ``Bench``, an operation that raises is replaced by a result on the same graph, and counted as a *fallback*. Each forward

@@ -1,4 +1,4 @@
-"""A mode under every torch function that the code calls: it lets stand-ins in, and replaces what fails."""
+"""The mode under every torch function that the code calls, where stand-ins are let in: what fails is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python's frames say of the code that runs: its row, and what it does with the result of a call."""
+"""What Python's frames say of the code that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of stand-ins: each forward makes a graph of a known size, and what rests on a guess says so."""
+"""Tensors of stand-ins: each forward makes a graph of a known size, marked with the guess that it rests on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a program, and calls the flagged function in it."""
+"""The call of the flagged function, in the program that was made of its file."""
 
 from __future__ import annotations
 
