@@ -71,6 +71,8 @@ class StandIn:
             sight sets), "part" (an attribute of another stand-in), "unseen" (imported, or bound by code that was left out)
     """
 
+    __module__ = "torchmemlint.confirm.worker.standins"  # torch names the class in what it says of a stand-in
+
     def __new__(
         cls, stage: Stage | None = None, name: str = "", klass: type | None = None, origin: str = "given", called: Any = None
     ) -> StandIn:

@@ -146,6 +146,7 @@ def activations(stage: Stage, parameters: torch.Tensor | None, link: torch.Tenso
 class StandInTensor(torch.Tensor):
     """A tensor that never fails (see ``Bench``) and that may also be used as a model's output object or a batch."""
 
+    __module__ = "torchmemlint.confirm.worker.standins"
     _tml_stage: Stage
 
     @classmethod
