@@ -105,3 +105,33 @@ def test_few_names_of_the_incremental_part_are_used_elsewhere() -> None:
     names = "cache_for clean location_for Cache CachedRun word_index PreviousRun FindingsStore FunctionResults"
     assert used == set(names.split())
     assert all(name in (torchmemlint.incremental.__doc__ or "") for name in used)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_module_imports_no_private_name_of_another(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torchmemlint"):
+            private = [alias.name for alias in node.names if alias.name.startswith("_") and not alias.name.startswith("__")]
+            assert not private, node.lineno
+
+
+WORKERS = [path for path in MODULES if path.relative_to(PACKAGE).parts[:2] in (("confirm", "worker"), ("budget", "worker"))]
+
+
+@pytest.mark.parametrize("path", WORKERS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_worker_keeps_no_state_in_a_module(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    for node in tree.body:
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        empty = isinstance(value, (ast.List, ast.Set, ast.Dict)) and not any(True for _ in ast.iter_child_nodes(value))
+        made = isinstance(value, ast.Call) and ast.unparse(value.func) in (
+            "list",
+            "set",
+            "dict",
+            "defaultdict",
+            "Record",
+            "Stage",
+        )
+        assert not empty, f"line {node.lineno} is filled later"
+        assert not made, f"line {node.lineno} is filled later"

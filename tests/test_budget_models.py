@@ -21,7 +21,7 @@ from torchmemlint.budget import command, report, runs  # noqa: E402
 from torchmemlint.budget.worker.inputs import BATCH, Search  # noqa: E402
 from torchmemlint.budget.worker.models import Hole, Models  # noqa: E402
 from torchmemlint.budget.worker.program import _evaluated  # noqa: E402
-from torchmemlint.confirm.worker.standins import StandIn  # noqa: E402
+from torchmemlint.confirm.worker.standins import Stage, StandIn  # noqa: E402
 
 
 @dataclass
@@ -89,7 +89,7 @@ def test_a_model_is_made_again_with_its_arguments(models: Models) -> None:
 
 
 def test_what_is_unknown_is_left_out_or_guessed(models: Models) -> None:
-    unknown: list[Any] = [StandIn(name) for name in "abc"]
+    unknown: list[Any] = [StandIn(Stage(), name) for name in "abc"]
     assert expression(models, Plain(*unknown)) == "Plain(in_channels=3, num_classes=1000)"
     assert models.guessed == ["in_channels=3", "num_classes=1000"]
     with pytest.raises(Hole):

@@ -220,15 +220,16 @@ import gc, json, sys
 sys.path.insert(0, {tests!r})
 import pretend_cuda
 allocator = pretend_cuda.pretend()
-from torchmemlint.confirm.worker import isolate, pairs, standins
+from torchmemlint.confirm.worker import experiments
+from torchmemlint.confirm.worker.harness import driving
 gc.collect()
 gc.freeze()  # as a child of confirm does it
-bench = standins.Bench
-standins.Bench = lambda device: bench("cpu")  # the tensors are the CPU's
+bench = driving.Bench
+driving.Bench = lambda stage, device: bench(stage, "cpu")  # the tensors are the CPU's
 records = []
-isolate.run_isolated({job!r} | {{"device": "cuda:1", "snapshot": True}}, records.append)
+experiments.run_finding({job!r} | {{"device": "cuda:1", "snapshot": True}}, records.append)
 twin = {{"twin.py": "import torch\\ndef run(steps):\\n    return [torch.ones(3) for _ in range(steps)]\\n"}}
-pairs.run_pair({{"before": twin, "after": twin, "module": "twin", "device": "cuda:1"}}, records.append)
+experiments.run_pair({{"before": twin, "after": twin, "module": "twin", "device": "cuda:1"}}, records.append)
 print(json.dumps([allocator.asked, records]))
 """
 

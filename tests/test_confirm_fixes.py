@@ -17,7 +17,9 @@ from torchmemlint.confirm.plan import plan_fix  # noqa: E402
 from torchmemlint.confirm.report import fixes  # noqa: E402
 from torchmemlint.confirm.settle import Options, Settled, settle  # noqa: E402
 from torchmemlint.confirm.verdict import Answer, Comparison, Located, inconclusive  # noqa: E402
-from torchmemlint.confirm.worker.compare import Backward, Seen, difference, fingerprint, questions, same  # noqa: E402
+from torchmemlint.confirm.worker.experiments.compare import difference  # noqa: E402
+from torchmemlint.confirm.worker.experiments.fingerprints import fingerprint, same  # noqa: E402
+from torchmemlint.confirm.worker.experiments.watching import Backward, Seen, questions  # noqa: E402
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span  # noqa: E402
 
 PROGRAM = """\

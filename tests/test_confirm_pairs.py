@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from torchmemlint.confirm.pairs import Pair, find_pairs, settle_pair
+from benchmarks.pairs import Pair, find_pairs, settle_pair
 from torchmemlint.confirm.verdict import Outcome
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -15,10 +15,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.pairs import Pair, settle_pair
 from torchmemlint.confirm import channel, html, landlock, report, sandbox
 from torchmemlint.confirm.command import status
 from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch
-from torchmemlint.confirm.pairs import Pair, settle_pair
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.report import figures
 from torchmemlint.confirm.results import run_of, snapshot_of

@@ -35,7 +35,6 @@ ALLOWED = {
     "processes/forks.py:": "a pipe to a process of ours",
     "confirm/warm.py:Forked.__init__": "the ends of a child's pipes",
     "growth/worker/running.py:_taken": "what our own command has just written",
-    "confirm/pairs.py": "the fixtures of this repository",
     "confirm/sandbox.py": "/proc, and what a sandbox is made of",
     "growth/worker/fills.py:": "the code of a function that the user's program is running",
     "growth/worker/main.py:_run": "the program that the user asks to run, as Python itself opens it",

@@ -1,4 +1,7 @@
-"""What other programs call: paths or a text in, findings out. Import these names from ``torchmemlint``."""
+"""What other programs call: paths or a text in, findings out.
+
+Import these names from ``torchmemlint``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bytes → can any enabled rule fire here? Most files of a real tree end at this question, unparsed."""
+"""Bytes → can any enabled rule fire here?
+
+Most files of a real tree end at this question, unparsed.
+"""
 
 from __future__ import annotations
 

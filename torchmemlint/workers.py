@@ -1,4 +1,6 @@
-"""What is done to one file at a time, in this process or in several. Nothing here raises: a failure is a result.
+"""What is done to one file at a time, in this process or in several.
+
+Nothing here raises: a failure is a result.
 
     scan     bytes → Scanned: facts, or why there are none
     inspect  one file of a project → Checked

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from benchmarks.pairs import Pair, find_pairs, settle_pair
 from torchmemlint import __version__
-from torchmemlint.confirm.pairs import Pair, find_pairs, settle_pair
 from torchmemlint.confirm.report import size
 from torchmemlint.confirm.verdict import run_json
 

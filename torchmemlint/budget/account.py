@@ -1,4 +1,7 @@
-"""From the recorded events to the account of a step: the peak, its place, its parts. Standard library only."""
+"""From the recorded events to the account of a step: the peak, its place, its parts.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 

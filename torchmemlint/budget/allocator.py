@@ -1,4 +1,8 @@
-"""CUDA's caching allocator, replayed: which blocks and segments a sequence of allocations takes. Standard library only.
+"""CUDA's caching allocator, replayed: which blocks of which segments a sequence of allocations takes.
+
+Standard library only.
+
+Standard library only.
 
 Every figure and rule is from ``c10/cuda/CUDACachingAllocator.cpp`` and ``c10/core/AllocatorConfig.h`` of torch 2.13:
 ``round_size``, ``get_allocation_size``, ``should_split``, ``get_free_block``, ``try_merge_blocks``; for ``expandable_segments``

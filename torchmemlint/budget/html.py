@@ -1,4 +1,4 @@
-"""The step's memory over time by part, as one SVG, and as a page around it: no script, no network, light and dark."""
+"""The step's memory over time by part, as one SVG or as a page around it: no script, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``--findings``: what each finding of a program costs there, at its own sizes. The flagged and the fixed program are both run."""
+"""``--findings``: what each finding of a program costs there, at its own sizes.
+
+The flagged and the fixed program are both run.
+"""
 
 from __future__ import annotations
 

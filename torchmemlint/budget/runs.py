@@ -1,4 +1,4 @@
-"""Jobs for the child, and what comes back: one run, its batch made larger, its remedies."""
+"""Runs of a job in the child: one as it is, one with a larger batch, one for each remedy."""
 
 from __future__ import annotations
 
@@ -141,27 +141,17 @@ def advised(job: Mapping[str, object], options: Options, first: Estimate) -> Adv
 def estimate(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
     """Run the job, with some of it changed."""
     until = time.time() + (1 - TO_REPORT) * options.timeout - 2
-    ended = launch(
-        {"runner": "budget", **job, **changed, "until": until},
-        options.timeout,
-        options.sandbox,
-        runners=RUNNERS,
-        readable=options.readable,
-    )
-    return from_records(ended)
+    return _launched({**job, **changed, "until": until}, options, "cpu")
 
 
 def checked(job: Mapping[str, object], options: Options) -> Estimate:
     """The same step on this machine's GPU, and what torch's allocator says of it."""
-    ended = launch(
-        {"runner": "budget", **job, "real": True},
-        options.timeout,
-        options.sandbox,
-        "cuda",
-        runners=RUNNERS,
-        readable=options.readable,
-    )
-    return from_records(ended)
+    return _launched({**job, "real": True}, options, "cuda")
+
+
+def _launched(job: Mapping[str, object], options: Options, device: str) -> Estimate:
+    job = {"runner": "budget", **job}
+    return from_records(launch(job, options.timeout, options.sandbox, device, runners=RUNNERS, readable=options.readable))
 
 
 def from_records(ended: Ended) -> Estimate:

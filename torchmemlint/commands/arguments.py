@@ -1,4 +1,4 @@
-"""Words of the command line: which are options and which are paths, whoever wrote them.
+"""Which words of the command line are options, which are paths, whoever wrote them.
 
 A shell that expands ``*.py``, or a program that passes changed files, gives names that a stranger may have chosen. A file
 called ``--fix`` must not switch anything on. Behind ``--`` all words are paths; before it, a word that could be both is refused.

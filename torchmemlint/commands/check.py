@@ -1,4 +1,4 @@
-"""``torchmemlint check``: what is printed, what is written, and the exit status."""
+"""``torchmemlint check``: what a run prints and writes, down to its exit status."""
 
 from __future__ import annotations
 

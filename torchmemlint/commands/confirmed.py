@@ -1,5 +1,4 @@
-"""``--confirmed FILE`` and ``--only-confirmed``: what ``torchmemlint confirm --output-format json`` has measured, beside
-the findings of now."""
+"""What ``torchmemlint confirm --output-format json`` has measured, beside the findings of now (``--confirmed FILE``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings counted: by rule (``--statistics``), and fixes by file (``--show-fixes``)."""
+"""Findings counted by rule (``--statistics``), fixes by file (``--show-fixes``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of ``torchmemlint trace``: what the engine knows at one line, and why each rule did or did not report it.
+"""The text of ``torchmemlint trace``: what the engine knows at one line, as each rule decides by it.
 
 The file is analyzed as by ``check``, with a watcher on each statement of the line. Each combination of phases that the function was
 run under gets a section; equal sections are merged.

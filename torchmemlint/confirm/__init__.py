@@ -1,8 +1,5 @@
-"""Proves a finding by running it: the flagged code and its corrected twin, in a sandboxed child process, with the bytes
-counted.
+"""Proves a finding by running it: the flagged code beside its corrected twin, in a sandboxed child whose bytes are counted.
 
-The data goes one way: findings → ``plan`` (what to run, cut out by ``cut``) → ``launch`` (a fresh child behind ``sandbox``)
-→ ``worker`` (the only importer of torch; stand-ins and the meter) → ``verdict`` → ``report``. ``watch`` is the second
-way in: it runs
-the user's own script, and only looks.
+The data goes one way: findings → ``plan`` (what to run) → ``launch`` (a child behind ``sandbox``) → ``worker`` (the only importer of
+torch, in the child) → ``results`` → ``verdict`` → ``report``. Next to read: ``worker``.
 """

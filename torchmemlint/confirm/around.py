@@ -1,4 +1,4 @@
-"""The project around a file: who calls the flagged function, and the modules that it imports."""
+"""The project around a file: callers of the flagged function, modules that it imports."""
 
 from __future__ import annotations
 

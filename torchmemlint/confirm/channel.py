@@ -1,4 +1,8 @@
-"""How a child's answers come to its parent, and how those that the code made up are known. Stdlib only: both sides import it.
+"""How a child's answers come to its parent, told from those that the code made up.
+
+Stdlib only: both sides import it.
+
+Stdlib only: both sides import it.
 
 The code that is measured runs in the process that measures it, so nothing there is out of its reach for good. What is done:
 

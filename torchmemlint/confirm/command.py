@@ -1,4 +1,4 @@
-"""``torchmemlint confirm``: arguments → findings → experiments → a report and an exit status.
+"""``torchmemlint confirm``: arguments → findings → experiments → a report with an exit status.
 
 0  every settled finding was confirmed, or there was none
 1  a finding was refuted, or a fix did not help
@@ -214,16 +214,7 @@ def _asked_for(path: str, row: int, rule: str | None) -> Finding:
 
 
 def _qualname(tree: ast.AST, row: int) -> str:
-    names: list[str] = []
-    node: ast.AST | None = tree
-    while node is not None:
-        inner = None
-        for child in ast.walk(node):
-            if child is not node and isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                if child.lineno <= row <= (child.end_lineno or 0):
-                    inner = child
-                    break
-        if inner is not None:
-            names.append(inner.name)
-        node = inner
-    return ".".join(names)
+    """The names of the definitions around a row, the outermost first, as ``ast.walk`` comes to them."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = (node for node in ast.walk(tree) if isinstance(node, kinds))
+    return ".".join(node.name for node in found if node.lineno <= row <= (node.end_lineno or 0))

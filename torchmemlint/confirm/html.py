@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: inline SVG, no script, no network, light and dark."""
+"""One HTML page that needs nothing else: inline SVG, no script, no network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Closes the file system to this process and its children: Landlock, which needs no privilege and no namespace. Imported by the
-child only; stdlib only."""
+"""Closes the file system to this process with its children: Landlock, which needs no privilege, no namespace.
+
+Imported by the child only; stdlib only.
+"""
 
 from __future__ import annotations
 

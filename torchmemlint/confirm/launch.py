@@ -1,4 +1,4 @@
-"""Starts one experiment in a fresh process, behind the sandbox, and brings its records home.
+"""Runs one experiment in a child process behind the sandbox, from its job to its records.
 
 The child gets a new directory that is also its HOME, an environment without anything inherited but the accelerator's own
 variables, its job
@@ -112,8 +112,7 @@ def launch(
 ) -> Ended:
     """Run ``job`` (JSON-able) in a child and wait for it, ``timeout`` seconds at most. ``runners`` is the module whose
     ``RUNNERS`` has the job's; ``readable`` are directories that it may read beside those that Python needs."""
-    ours = str(Path(__file__).resolve().parent.parent.parent)
-    boot = _BOOT.format(ours=ours, torch=str(torch_directory()), runners=runners)
+    boot = _booted(_BOOT, runners)
     work = os.path.realpath(tempfile.mkdtemp(prefix="torchmemlint-"))
     environment = _environment()
     key = new_key()
@@ -142,6 +141,11 @@ def launch(
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _booted(boot: str, runners: str) -> str:
+    ours = str(Path(__file__).resolve().parent.parent.parent)
+    return boot.format(ours=ours, torch=str(torch_directory()), runners=runners)
+
+
 def _environment() -> dict[str, str]:
     """All that a child inherits, but its HOME."""
     return {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ} | {
@@ -167,9 +171,7 @@ def warmed(runners: str = EXPERIMENTS) -> Iterator[None]:
     if runners in _workers or not sys.platform.startswith("linux"):
         yield
         return
-    ours = str(Path(__file__).resolve().parent.parent.parent)
-    boot = _BOOT_WARM.format(ours=ours, torch=str(torch_directory()), runners=runners)
-    _workers[runners] = Worker(boot, _environment())
+    _workers[runners] = Worker(_booted(_BOOT_WARM, runners), _environment())
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Chooses the format of a report and where it goes."""
+"""Where a report goes, in which format."""
 
 from __future__ import annotations
 

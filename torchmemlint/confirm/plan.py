@@ -1,4 +1,4 @@
-"""From a finding to an experiment: what to send to the child, and what the run itself cannot show."""
+"""From a finding to its experiment: what the child is sent, with the doubts that no run of it can settle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.confirm.around import cells_of, files_around, settings_around
 from torchmemlint.confirm.freezing import frozen_near
-from torchmemlint.confirm.syntax import functions_in, is_definition, last_name, names_in
+from torchmemlint.confirm.syntax import calls_at, functions_in, is_definition, last_name, names_in, target_of
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
@@ -106,13 +106,8 @@ def _forward_called(finding: Finding, tree: ast.Module) -> str:
     if rule_of(finding.code).about is not About.NEEDLESS_GRAPH:
         return ""
     start, end = finding.span.start, finding.span.end
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and (node.lineno, node.col_offset + 1) == (start.row, start.column)
-    ]
-    exact = [node for node in calls if (node.end_lineno, (node.end_col_offset or 0) + 1) == (end.row, end.column)]
-    return next((ast.unparse(node.func) for node in [*exact, *calls]), "")
+    exact, starting = calls_at(tree, (start.row, start.column), (end.row, end.column))
+    return next((ast.unparse(node.func) for node in [*exact, *starting]), "")
 
 
 def _modules_of(job: Mapping[str, object]) -> dict[str, ast.Module]:
@@ -209,12 +204,12 @@ def _program(finding: Finding, text: str | None) -> tuple[str, ast.Module] | str
 
 def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, correction: Correction) -> dict[str, object]:
     """What the child gets."""
-    grad = caller_mode(finding, project)
+    grad, start, end = caller_mode(finding, project), finding.span.start, finding.span.end
     claimed = bool(finding.message)  # one that only the command line asked for says nothing
     if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):
         grad = "unknown"
     job: dict[str, object] = {
-        "runner": "isolated", "source": text, "place": _place(finding),
+        "runner": "isolated", "source": text, "place": [start.row, start.column, end.row, end.column],
         "correction": correction.value, "keyword": rule_of(finding.code).keyword, "grad": grad, "claimed": claimed,
     }  # fmt: skip
     if project is not None:
@@ -229,7 +224,7 @@ def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None,
 
 
 def _cuts(finding: Finding) -> str:
-    """What the finding's fix takes from backwards on purpose, as ``worker.compare.Cut`` names it."""
+    """What the finding's fix takes from backwards on purpose, as ``Cut`` of the worker's ``compare`` names it."""
     rule = rule_of(finding.code)
     if Shown.ONLY_CONSTANT in rule.shown:
         return "others"
@@ -272,11 +267,6 @@ def fractions_of(paths: Iterable[str]) -> Mapping[str, float]:
         for name, number in _SETTING.findall(text):
             found.setdefault(name, float(number))
     return found
-
-
-def _place(finding: Finding) -> list[int]:
-    start, end = finding.span.start, finding.span.end
-    return [start.row, start.column, end.row, end.column]
 
 
 def caller_mode(finding: Finding, project: Project | None) -> str:
@@ -421,17 +411,7 @@ def _statement_at(tree: ast.Module, row: int) -> ast.stmt | None:
 
 def _kept_in(statement: ast.stmt | None) -> ast.expr | None:
     """The name or attribute that the statement stores into."""
-    target: ast.expr | None = None
-    if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
-        target = statement.target
-    elif isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-    elif (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Call)
-        and isinstance(statement.value.func, ast.Attribute)
-    ):
-        target = statement.value.func.value
+    target = target_of(statement)
     while isinstance(target, (ast.Subscript, ast.Starred)):
         target = target.value
     return target

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import Answer, Comparison, Outcome, Run, Verdict, slope, verdict_json
 from torchmemlint.files.quoting import quoted
+from torchmemlint.findings import Finding
 from torchmemlint.reporters import Context
 from torchmemlint.reporters import as_json as dumped
 from torchmemlint.reporters.json import entry
@@ -85,9 +86,7 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
     for item in settled:
         finding, verdict = item.plan.finding, item.verdict
         word = verdict.outcome.value + (f": {verdict.kind}" if verdict.kind else "")
-        start = finding.span.start
-        where = in_cell(finding) or f"{start.row}:{start.column}: "
-        lines.append(f"{quoted(finding.path)}:{where}{finding.code} {finding.name}: {word}")
+        lines.append(_heading(finding, word))
         if finding.message:
             lines.append(f"    {finding.message}")
         if verdict.reason:
@@ -107,14 +106,18 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _heading(finding: Finding, word: str) -> str:
+    start = finding.span.start
+    where = in_cell(finding) or f"{start.row}:{start.column}: "
+    return f"{quoted(finding.path)}:{where}{finding.code} {finding.name}: {word}"
+
+
 def fixes(settled: Sequence[Settled]) -> str:
     """Findings with what their fixes do to the program, and a line of totals."""
     lines: list[str] = []
     for item in settled:
         finding, fix = item.plan.finding, item.verdict.fix or Comparison(Answer.NOT_RUN, item.verdict.reason)
-        start = finding.span.start
-        where = in_cell(finding) or f"{start.row}:{start.column}: "
-        lines.append(f"{quoted(finding.path)}:{where}{finding.code} {finding.name}: {fix.answer.value}")
+        lines.append(_heading(finding, fix.answer.value))
         if finding.fix is not None:
             lines.append(f"    fix: {finding.fix.message}")
         if fix.why:

@@ -1,12 +1,13 @@
-"""Reads a child's records back into plain data: they come from a process that ran foreign code, so nothing in them is
-trusted."""
+"""Reads a child's records back into plain data, of which nothing is trusted: the child ran foreign code."""
 
 from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from math import isfinite
+from typing import Any
 
 from torchmemlint.confirm.launch import Ended, printable
 from torchmemlint.confirm.verdict import Answer, Comparison, Located, Run
@@ -54,71 +55,7 @@ def comparison_of(ended: Ended) -> Comparison | None:
 
 
 def _run(figures: Mapping[str, object]) -> Run:
-    def whole(name: str) -> int:
-        return _whole(figures.get(name))
-
-    def series(name: str) -> tuple[int, ...]:
-        return _list(figures.get(name))
-
-    def word(name: str) -> str:
-        return printable(figures.get(name, ""), 200)
-
-    def texts(name: str) -> tuple[str, ...]:
-        return _texts(figures.get(name))
-
-    def located(name: str) -> tuple[Located, ...]:
-        return _located(figures.get(name))
-
-    modes, seconds = figures.get("grad_modes"), figures.get("seconds")
-    return Run(
-        live_bytes=series("live_bytes"),
-        uncollected_bytes=series("uncollected_bytes"),
-        nodes=series("nodes"),
-        retained_bytes=series("retained_bytes"),
-        requested_bytes=series("requested_bytes"),
-        fragmented_bytes=whole("fragmented_bytes"),
-        peak_bytes=whole("peak_bytes"),
-        graph_bytes=whole("graph_bytes"),
-        fallbacks=whole("fallbacks"),
-        seen=word("seen"),
-        place=word("place"),
-        errors=located("errors"),
-        device=word("device"),
-        seconds=min(float(seconds), 1e6) if isinstance(seconds, float) and isfinite(seconds) else 0.0,
-        mode=word("mode"),
-        attached=figures.get("attached") is True,
-        backwards=whole("backwards"),
-        graphs_built=whole("graphs_built"),
-        grad_modes=tuple(mode is True for mode in modes) if isinstance(modes, list) else (),
-        guesses=texts("guesses"),
-        decorators=located("decorators"),
-        contexts=located("contexts"),
-        forced=series("forced"),
-        later_backwards=whole("later_backwards"),
-        empty_backwards=whole("empty_backwards"),
-        swallowed=located("swallowed"),
-        probe_bytes=whole("probe_bytes"),
-        value_bytes=whole("value_bytes"),
-        ran=whole("ran"),
-        went_back=whole("went_back"),
-        turned=series("turned"),
-        assumed=series("assumed"),
-        blocked=located("blocked"),
-        may_retain=figures.get("may_retain") is True,
-        hung=figures.get("hung") is True,
-        allocated_bytes=series("allocated_bytes"),
-        joined_bytes=series("joined_bytes"),
-        left_gradients=whole("left_gradients"),
-        raised=word("raised"),
-        ungraphed=figures.get("ungraphed") is True,
-        hidden_inputs=figures.get("hidden_inputs") is True,
-        keys=word("keys"),
-        partly_freed=figures.get("partly_freed") is True,
-        backward_row=whole("backward_row"),
-        guess_row=whole("guess_row"),
-        needed_at=series("needed_at"),
-        escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,
-    )
+    return Run(**{field.name: _READ[str(field.type)](figures.get(field.name)) for field in fields(Run)})
 
 
 def _whole(value: object) -> int:
@@ -129,6 +66,18 @@ def _list(value: object) -> tuple[int, ...]:
     return tuple(_whole(item) for item in value[:MAX_SAMPLES] if isinstance(item, int)) if isinstance(value, list) else ()
 
 
+def _word(value: object) -> str:
+    return "" if value is None else printable(value, 200)
+
+
+def _seconds(value: object) -> float:
+    return min(float(value), 1e6) if isinstance(value, float) and isfinite(value) else 0.0
+
+
+def _modes(value: object) -> tuple[bool, ...]:
+    return tuple(mode is True for mode in value) if isinstance(value, list) else ()
+
+
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(printable(item) for item in value[:5]) if isinstance(value, list) else ()
 
@@ -136,3 +85,17 @@ def _texts(value: object) -> tuple[str, ...]:
 def _located(value: object) -> tuple[Located, ...]:
     pairs = [item for item in value if isinstance(item, list) and len(item) == 2] if isinstance(value, list) else []
     return tuple(Located(_whole(line), printable(text)) for line, text in pairs[:5])
+
+
+_READ: Mapping[str, Callable[[object], Any]] = {
+    "int": _whole,
+    "float": _seconds,
+    "str": _word,
+    "bool": lambda value: value is True,
+    "bool | None": lambda value: value if isinstance(value, bool) else None,
+    "tuple[int, ...]": _list,
+    "tuple[str, ...]": _texts,
+    "tuple[bool, ...]": _modes,
+    "tuple[Located, ...]": _located,
+}
+"""How a figure is read, by the type that it has in ``Run``."""

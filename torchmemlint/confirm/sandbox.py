@@ -1,4 +1,6 @@
-"""Shuts the running process in before it touches code of others. Imported by the child only; stdlib only.
+"""Shuts the running process in before it touches code of others.
+
+Imported by the child only; stdlib only.
 
 On Linux, where the kernel allows it: new mount, PID, network, IPC and UTS namespaces (and a user namespace when not
 root), a root

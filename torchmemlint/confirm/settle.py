@@ -1,5 +1,7 @@
-"""Runs planned experiments, one child each, on whatever executes calls: threads here, or any
-``concurrent.futures.Executor``."""
+"""Runs planned experiments, one child each, on whatever executes calls.
+
+Threads here, or any ``concurrent.futures.Executor``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import queue
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -70,13 +72,14 @@ def settle(plan: Plan, options: Options) -> Settled:
 def _settled(plan: Plan, options: Options) -> Settled:
     if plan.job is None:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
-    if plan.job.get("runner") == "compared":
-        return _compare(plan, plan.job, options)
-    job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots, "timeout": options.timeout}
-    ended = launch(job, options.timeout, options.sandbox, options.device)
+    compares = plan.job.get("runner") == "compared"
+    measures = {} if compares else {"steps": options.steps, "snapshot": options.snapshots, "timeout": options.timeout}
+    ended = launch({**plan.job, **measures}, options.timeout, options.sandbox, options.device)
     version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
     if ended.refused or ended.forged:
         return Settled(plan, _not_believed(ended, options.device), ended.sandbox, version, ended.seconds)
+    if compares:
+        return Settled(plan, _compared(ended, options.device), ended.sandbox, version, ended.seconds)
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
     if before is None:
         failure = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
@@ -110,17 +113,12 @@ def _not_believed(ended: Ended, device: str) -> Verdict:
     return inconclusive(f"forged: {ended.forged}; its answers are ignored", device=device)
 
 
-def _compare(plan: Plan, job: Mapping[str, object], options: Options) -> Settled:
-    """Run a finding's fix beside the original: nothing is measured."""
-    ended = launch(job, options.timeout, options.sandbox, options.device)
-    version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
-    if ended.refused or ended.forged:
-        return Settled(plan, _not_believed(ended, options.device), ended.sandbox, version, ended.seconds)
+def _compared(ended: Ended, device: str) -> Verdict:
+    """A finding's fix was run beside the original: nothing is measured."""
     fix = comparison_of(ended)
     if fix is None:
         fix = Comparison(Answer.NOT_RUN, ended.ending or _last_line(ended.output) or "the child process gave no answer")
-    verdict = replace(inconclusive("only the fix was run", device=options.device), fix=fix)
-    return Settled(plan, verdict, ended.sandbox, version, ended.seconds)
+    return replace(inconclusive("only the fix was run", device=device), fix=fix)
 
 
 def settle_all(

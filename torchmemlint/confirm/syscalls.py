@@ -1,4 +1,6 @@
-"""Takes system calls away from this process and its children: a seccomp filter. Imported by the child only; stdlib only.
+"""Takes system calls away from this process with its children: a seccomp filter.
+
+Imported by the child only; stdlib only.
 
 No new namespaces (a nested user namespace opens the kernel's most attacked code to everybody), no mounts, no keyrings, no other
 process's memory, no io_uring (whose requests no filter sees).

@@ -1,9 +1,9 @@
-"""What was measured, and what it proves: plain data and one decision."""
+"""What the figures of two runs prove about a finding."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
@@ -273,6 +273,10 @@ def inconclusive(reason: str, before: Run | None = None, after: Run | None = Non
     return Verdict(Outcome.INCONCLUSIVE, "", reason, device or (before.device if before else ""), before, after)
 
 
+def _without_control(why: str, before: Run, after: Run | None) -> Verdict:
+    return inconclusive(f"no control: {why or 'there is no fixed version to compare with'}", before, after)
+
+
 def decide(code: str, before: Run, after: Run | None) -> Verdict:
     """What the two runs prove.
 
@@ -297,8 +301,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if len(before.live_bytes) < MIN_STEPS:
         return inconclusive(_why_not_run(before), before, after)
     if after is None or len(after.live_bytes) < MIN_STEPS:
-        why = _why_not_run(after) if after else "there is no fixed version to compare with"
-        return inconclusive(f"no control: {why}", before, after)
+        return _without_control(_why_not_run(after) if after else "", before, after)
     if _again(after) and not _again(before):
         return Verdict(
             Outcome.REFUTED, "", "another backward() goes through this graph, and fails without it", before.device, before, after
@@ -358,8 +361,7 @@ def decide_load(before: Run, after: Run | None) -> Verdict:
     if before.seen != "tensor":
         return inconclusive(_stopped("the flagged line never ran", before), before, after)
     if after is None or after.seen != "tensor":
-        why = _stopped("the flagged line never ran", after) if after else "there is no fixed version to compare with"
-        return inconclusive(f"no control: {why}", before, after)
+        return _without_control(_stopped("the flagged line never ran", after) if after else "", before, after)
     more = before.peak_bytes - after.peak_bytes
     if before.value_bytes and more >= 0.9 * before.value_bytes and before.ran == after.ran:
         kind = COPY if before.ran else COPY_WHILE_LOADING
@@ -380,8 +382,7 @@ def decide_footprint(correction: Correction, before: Run, after: Run | None) -> 
     if len(before.live_bytes) < MIN_STEPS:
         return inconclusive(_why_not_run(before), before, after)
     if after is None or len(after.live_bytes) < MIN_STEPS:
-        why = _why_not_run(after) if after else "there is no fixed version to compare with"
-        return inconclusive(f"no control: {why}", before, after)
+        return _without_control(_why_not_run(after) if after else "", before, after)
     kind, reason = _FOOTPRINTS[correction](before, after)
     if kind:
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
@@ -523,28 +524,28 @@ def decide_isolated(
             helped = _helps(rule, verdict.kind, before, fixed)
             notes = () if helped else ("the printed fix does not stop the growth",)
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
-        if before.assumed:
-            rows = ", ".join(f"line {row}" for row in before.assumed)
-            verdict = replace(verdict, notes=(*verdict.notes, f"where the `if` on {rows} leads to this line"))
-        if before.turned:
-            rows = ", ".join(f"line {row}" for row in before.turned)
-            verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` on {rows} separates from training"))
-        if before.needed_at:
-            rows = ", ".join(f"line {row}" for row in before.needed_at)
-            verdict = replace(
-                verdict,
-                notes=(
-                    *verdict.notes,
-                    f"with the default options: if the `if` on {rows} goes the other way, a backward uses the graph",
-                ),
-            )
-        if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
-            verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller outside the project disables grad mode"))
+        verdict = replace(verdict, notes=(*verdict.notes, *_conditions(verdict, before, doubts)))
     elif verdict.outcome is Outcome.REFUTED and not (_needed(rule, before, twin) or (twin and _again(twin))):
         reason = _doubt_of_nothing(rule, before)
         if reason:
             return inconclusive(reason, before, twin)
     return verdict
+
+
+def _conditions(verdict: Verdict, before: Run, doubts: Doubts) -> Iterator[str]:
+    """What a proof of growth takes for granted."""
+
+    def lines(rows: tuple[int, ...]) -> str:
+        return ", ".join(f"line {row}" for row in rows)
+
+    if before.assumed:
+        yield f"where the `if` on {lines(before.assumed)} leads to this line"
+    if before.turned:
+        yield f"in the phase that the `if` on {lines(before.turned)} separates from training"
+    if before.needed_at:
+        yield f"with the default options: if the `if` on {lines(before.needed_at)} goes the other way, a backward uses the graph"
+    if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
+        yield "assumes that no caller outside the project disables grad mode"
 
 
 def with_comparison(verdict: Verdict, fix: Comparison | None) -> Verdict:

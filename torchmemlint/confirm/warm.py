@@ -1,4 +1,4 @@
-"""The parent's side of the warm worker: a process that has imported torch, and forks one child for each experiment.
+"""The parent's side of the warm worker: a process with torch in it, which forks one child for each experiment.
 
 It is an economy and nothing else: where it cannot be had (another system than Linux, a GPU, no sandbox), or fails, each experiment
 gets a fresh process, as it does alone. What a child is shut in by, what it is sent and what is believed of it is the same.
@@ -35,11 +35,9 @@ class Child(Protocol):
 
     def reap(self, seconds: float) -> int | None:
         """Wait so long for its end: the most memory that it had, as the kernel says (0: not known); None while it runs on."""
-        ...
 
     def send(self, number: int, group: bool = False) -> None:
         """Send it a signal, or to all of its process group; nothing where it has ended."""
-        ...
 
 
 class Fresh:

@@ -1,1 +1,1 @@
-"""What touches the disk, and knows nothing of torch: opening, writing and naming files, and the data in them."""
+"""What touches the disk, with no knowledge of torch: files opened, written, named."""

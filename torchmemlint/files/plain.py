@@ -1,5 +1,6 @@
-"""Dataclasses and named tuples as data that JSON can hold, and back: either is the list of its fields, a set a sorted list, an
-enum its value. Read back by the types that the fields declare, and by nothing that the data says, so that it may come from anywhere.
+"""Dataclasses and named tuples as data that JSON can hold, read back by the types that their fields declare.
+
+Read back by the types that the fields declare, and by nothing that the data says, so that it may come from anywhere.
 """
 
 from __future__ import annotations

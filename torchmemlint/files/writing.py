@@ -1,4 +1,4 @@
-"""A file is replaced in one step or not at all, where it is, and as it was but for its content.
+"""A file is replaced in one step or not at all, in its own place, with all but its content as it was.
 
 What is written stands beside it until then, and is removed on every way out. Another link to the same file keeps the old content:
 to write into it would change a file that nobody named.

@@ -1,4 +1,4 @@
-"""Whether a module's name is bound where a fix uses it, and where its import goes if not."""
+"""Whether a module's name is bound where a fix uses it, or where its import would go."""
 
 from __future__ import annotations
 

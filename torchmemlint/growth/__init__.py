@@ -1,4 +1,4 @@
-"""``torchmemlint run``: what grows in the user's own run, who keeps it, and at which line.
+"""``torchmemlint run``: what grows in the user's own run, by who keeps it at which line.
 
 command.py     the command line; it becomes the user's program (``exec``), so the exit status and the signals are the program's own
 worker/        what runs in that process; it imports torch only after the program has

@@ -1,4 +1,4 @@
-"""The flagged lines that ``run --check`` looks at: which they are, and the verdict on each from what the program did there."""
+"""The flagged lines that ``run --check`` looks at, each with a verdict from what the program did there."""
 
 from __future__ import annotations
 

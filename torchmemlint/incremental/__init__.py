@@ -1,4 +1,6 @@
-"""What earlier runs stored, and what of it still holds after an edit. ``docs/contributing/incremental.md`` explains it.
+"""What earlier runs stored, as far as it still holds after an edit.
+
+``docs/contributing/incremental.md`` explains it.
 
 Outside this package (a test holds to it) only these are used:
 

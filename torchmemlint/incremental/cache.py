@@ -1,5 +1,7 @@
-"""The cache: a folder that may be deleted at any time. Each entry has a keyed digest (HMAC) made with a secret of the user's
-(``location``): an entry that anybody else wrote, or that was moved to another place, is ignored.
+"""The cache: a folder that may be deleted at any time.
+
+Each entry has a keyed digest (HMAC) made with a secret of the user's (``location``): an entry that anybody else wrote, or that
+was moved to another place, is ignored.
 
     facts/         facts of a file by the digest of its content: they depend on nothing else
     findings/      findings of a file, with every query that they depend on and its fingerprint

@@ -1,5 +1,6 @@
-"""Which keys (``index.keys``) an edit changed: the state of each edited module before and after, compared key by key, and the keys
-that depend on which files there are.
+"""Which keys (``index.keys``) an edit changed.
+
+The state of each edited module before and after is compared key by key; others depend on which files there are.
 
 Which file an import means is looked up by paths alone (``index.layout``), and nothing is logged of that but the import. Where a
 word is read is in the tables only if some function has that name.

@@ -1,4 +1,4 @@
-"""The dependency graph: what the processes of earlier runs logged (``index.dependency_log``), read back, and what an edit invalidates.
+"""The dependency graph: from what earlier runs logged (``index.dependency_log``) to what an edit invalidates.
 
 A *segment* is the log of one process. Nodes have numbers over all segments: those below ``first`` of a segment are of segments
 before it, its own follow. Numbers of names are a segment's own.

@@ -1,4 +1,4 @@
-"""Findings of single files in the cache, and whether the queries that they depend on still have the same results."""
+"""Findings of single files in the cache, as long as the queries that they depend on have the same results."""
 
 from __future__ import annotations
 

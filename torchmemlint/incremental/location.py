@@ -1,4 +1,4 @@
-"""Where the cache is, and the secret without which nothing in it is read.
+"""Where the cache is, with the secret without which nothing in it is read.
 
 The user's own cache folder, which no checkout brings and no run of another user writes. Whoever asks for another location may have
 it (``--cache-dir``, ``cache-in-project``); entries that others put there are ignored, because each is signed with a secret:

@@ -1,4 +1,4 @@
-"""Several pieces of data as one, each as it is: their lengths in a line, and these."""
+"""Several pieces of data as one, each as it is: behind a line of their lengths."""
 
 from __future__ import annotations
 

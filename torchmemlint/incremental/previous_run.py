@@ -1,4 +1,4 @@
-"""An earlier run over nearly the same files, updated: which files are stale after an edit, and what holds of all others."""
+"""An earlier run over nearly the same files, brought up to date: which files are stale after an edit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The project of a language server, kept from one check to the next: after an edit, only answers that may have changed are computed
-again.
+"""The project of a language server, kept from one check to the next.
+
+After an edit, only answers that may have changed are computed again.
 
 What ``propagation`` does for files with logs on disk, this does in memory for the answers of one project: each is kept with what it
 depends on, and an edit invalidates those that depend on what it changed.

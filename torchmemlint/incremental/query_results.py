@@ -1,5 +1,6 @@
-"""Queries of a project as text, and the fingerprints of their results: by these the cache knows whether a finding still
-holds.
+"""Queries of a project as text, each with the fingerprint of its result.
+
+By these the cache knows whether a finding still holds.
 
 A *fingerprint* is the JSON of a result's shape (without rows, see ``index.plain``), or for a long one, and for facts and texts,
 ``#`` and its digest.

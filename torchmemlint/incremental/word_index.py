@@ -1,5 +1,6 @@
-"""The word index: for each word the modules that say it, by kind of key (``index.keys``), as an earlier run stored it. What a
-project says of a word then takes the facts of few modules.
+"""The word index: for each word the modules that say it, as an earlier run stored it.
+
+By kind of key (``index.keys``). What a project says of a word then takes the facts of few modules.
 
 Modules have numbers here, their places among the files of the run that stored it.
 """

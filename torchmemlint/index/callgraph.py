@@ -1,4 +1,4 @@
-"""The call graph: the calls that can reach a function, and the functions that a call can reach.
+"""The call graph: who can reach a function, whom a call can reach.
 
 Both answers are worked out when they are asked for. Callers are looked for among the calls that end in the function's name
 (or an alias of it), so that a question costs as much as there are such calls.

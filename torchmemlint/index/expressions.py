@@ -1,4 +1,4 @@
-"""What expressions say: calls, words and reads are noted on the way down, and their dotted text is returned on the way up."""
+"""What expressions say, taken down in one walk: calls, words, reads, with dotted text as the result."""
 
 from __future__ import annotations
 

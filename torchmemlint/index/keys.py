@@ -1,5 +1,7 @@
-"""The kinds of keys: parts of the facts that change by themselves. The dependency log (``index.dependency_log``) notes which of them a
-result was computed from; ``incremental.changed_keys`` compares their values.
+"""The kinds of keys: parts of the facts that change by themselves.
+
+The dependency log (``index.dependency_log``) notes which of them a result was computed from; ``incremental.changed_keys``
+compares their values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which module a file is, and which file an import means, from the paths alone.
+"""Which module a file is, which file an import means: from the paths alone.
 
 A module's name follows the chain of ``__init__.py`` files above it, as far as they are among the files given; a script is
 named by its stem. An import is looked up from where the importing file stands: the directory of its top package (for a

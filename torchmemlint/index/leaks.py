@@ -1,4 +1,4 @@
-"""Calls that leave grad mode switched behind them, and the effect in force at a call because of them."""
+"""Calls that leave grad mode switched behind them, with the effect on the calls that follow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""The facts of all modules of a project, by path. Those of a module may be made when they are first looked at; then it may be
-known without looking which modules say a word (``incremental.word_index``)."""
+"""The facts of all modules of a project, by path.
+
+Those of a module may be made when they are first looked at; then it may be known without looking which modules say a word
+(``incremental.word_index``).
+"""
 
 from __future__ import annotations
 

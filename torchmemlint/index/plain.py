@@ -1,4 +1,4 @@
-"""Facts to data that JSON can hold, and back: every dataclass is the list of its fields, sets are sorted lists.
+"""Facts as data that JSON can hold, to be read back: every dataclass is the list of its fields, sets are sorted lists.
 
 The *shape* of facts is what they say without where it stands (``facts.POSITIONS``). Facts are kept as two texts: their shape, of
 which a digest is wanted anyway, and ``positions``.

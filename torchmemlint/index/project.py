@@ -1,4 +1,4 @@
-"""The project: all modules' facts as one, and the queries that the analysis asks of it.
+"""The project: all modules' facts as one, with the queries that the analysis asks of it.
 
 Answers do not depend on the order in which files were given. Everything beyond the tables of names is worked out when asked
 for, and cached.

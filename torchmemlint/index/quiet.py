@@ -1,4 +1,4 @@
-"""Packages that call code of ours, and never in another grad mode than that in which they are called."""
+"""Packages that call code of ours only in the grad mode in which they are called."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Equal parts of facts, kept once: functions are copied from file to file, and what is the same in them would take up a sixth of
-the memory of all facts."""
+"""Equal parts of facts, kept once.
+
+Functions are copied from file to file, and what is the same in them would take up a sixth of the memory of all facts.
+"""
 
 from __future__ import annotations
 

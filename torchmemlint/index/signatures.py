@@ -1,4 +1,4 @@
-"""The parameters of a function, and the rows of its header."""
+"""The header of a function: its parameters, its rows."""
 
 from __future__ import annotations
 

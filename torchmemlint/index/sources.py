@@ -1,5 +1,7 @@
-"""Digests of the texts of functions: what a finding rests on that followed a call into another file, while the rest of that
-file may change and the function may move."""
+"""Digests of the texts of functions that a finding followed a call into, in another file.
+
+The rest of that file may change, and the function may move.
+"""
 
 from __future__ import annotations
 

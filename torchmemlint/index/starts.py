@@ -1,5 +1,6 @@
-"""What decides the grad mode in which a function starts, but for the modes of its callers: its decorators, frameworks that call it,
-and what stands around its calls. (``index.gradmode`` solves for the rest.)
+"""What decides the grad mode in which a function starts, but for its callers' modes.
+
+Its decorators, frameworks that call it, and what stands around its calls.
 """
 
 from __future__ import annotations

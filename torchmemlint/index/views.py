@@ -1,4 +1,4 @@
-"""Views of one module's facts: its functions and classes by name, what it binds, and what it is."""
+"""Views of one module's facts: functions by name, classes by name, what it binds."""
 
 from __future__ import annotations
 

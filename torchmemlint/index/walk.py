@@ -1,4 +1,4 @@
-"""The state of one walk over a module's syntax tree: the function and class that are being read, and what was found."""
+"""The state of one walk over a module's syntax tree: what is being read, what was found."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""From source text to flow IR, and what its text says by itself. Import the modules themselves: libcst loads slowly."""
+"""Functions as flow IR, made of source text.
+
+Import the modules themselves: libcst loads slowly. Next to read: ``ir``, then ``semantics``.
+"""

@@ -1,4 +1,7 @@
-"""Syntax tree → flow IR: statements, definitions, and whole regions. The expressions in them: ``lower.expressions``."""
+"""Syntax tree → flow IR: statements, definitions, whole regions.
+
+The expressions in them: ``lower.expressions``.
+"""
 
 from __future__ import annotations
 

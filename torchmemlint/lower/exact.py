@@ -1,4 +1,6 @@
-"""Lowering from libcst, whose lossless tree has all positions. Done for the regions that have a finding.
+"""Lowering from libcst, whose lossless tree has all positions.
+
+Done for the regions that have a finding.
 
 libcst's tree is translated to the words of ``ast`` first, so that one builder makes the IR of both. Most of that is a table: which
 class is which, and what its parts are called. libcst's own visitors and metadata providers are not used here: they cost ten to

@@ -1,4 +1,4 @@
-"""A region in flow IR, and the way back from it to source."""
+"""A region in flow IR, with the way back from it to source."""
 
 from __future__ import annotations
 

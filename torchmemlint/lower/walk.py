@@ -1,4 +1,7 @@
-"""Walks over the IR: every statement and expression of a part of it, in text order. Nested functions are not entered."""
+"""Walks over the IR of a part: all that is in it, in text order.
+
+Nested functions are not entered.
+"""
 
 from __future__ import annotations
 

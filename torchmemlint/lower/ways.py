@@ -1,4 +1,4 @@
-"""The way to a place of the IR: what was surely evaluated before it, and which tests came out how.
+"""The way to a place of the IR: what was surely evaluated before it, by how each test came out.
 
 A statement is on the way if it stands before the place in the same block, or in a block around that: it was executed, and did not raise.
 Of what only some runs evaluate (a branch, the right side of ``and``, a body that a ``try`` or a ``with`` may end early) nothing is.

@@ -1,4 +1,4 @@
-"""Canonical text of IR expressions: for names in messages, for guards, and for tests that decide a phase."""
+"""Canonical text of IR expressions: for names in messages, for guards, for tests that decide a phase."""
 
 from __future__ import annotations
 

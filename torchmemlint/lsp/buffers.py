@@ -1,4 +1,6 @@
-"""What an editor has open → findings, and the text after a fix. Nothing here knows the protocol.
+"""What an editor has open → its findings, its text after a fix.
+
+Nothing here knows the protocol.
 
 A file is checked as ``torchmemlint FILE`` checks it: in the project around it, here with what is open in the place of what is on
 disk. So the editor says what the command says.

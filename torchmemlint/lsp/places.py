@@ -1,4 +1,4 @@
-"""Rows and columns ↔ lines and characters of the protocol, and what differs between two texts.
+"""Rows and columns ↔ lines and characters of the protocol, also of what differs between two texts.
 
 Ours are 1-based, columns in code points. The protocol's are 0-based, characters in the units that editor and server agreed on:
 UTF-16, unless the editor asks for UTF-8 or UTF-32. Lines end where ours do: at ``\\n``, ``\\r\\n`` and ``\\r``.

@@ -1,4 +1,4 @@
-"""The protocol: when something is checked, and findings as diagnostics, code actions and hovers.
+"""The protocol: when something is checked, as what findings are sent.
 
 One thread checks, one file at a time, another makes the edits of actions when one is chosen; the event loop only answers. A change waits
 until typing stops. What is found in the functions that were edited is shown first; those that depend on them are checked behind that,

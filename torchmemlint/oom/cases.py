@@ -1,4 +1,4 @@
-"""A log → its cases: every distinct message once, with the traceback that leads to it, the verdict and what to do."""
+"""A log → its cases: every distinct message once, with its traceback, the verdict, what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torchmemlint oom LOG…``: what ran out of memory, why, and where to change the program.
+"""``torchmemlint oom LOG…``: what ran out of memory, why, where to change the program.
 
 Exit status: 0 a message was found and diagnosed, 1 no log holds one, 2 a log could not be read or the call was wrong.
 """

@@ -1,4 +1,4 @@
-"""From the figures of a message to what ran out, and the numbers that show it.
+"""From the figures of a message to what ran out, shown by its numbers.
 
 The order of the questions is fixed; the first that is answered with yes decides. T total, F free, R reserved = A allocated
 + X idle cache, Q request, L limit of this process:

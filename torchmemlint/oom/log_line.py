@@ -1,4 +1,4 @@
-"""One line of a log: who wrote it, and its text once colours, clocks and other prefixes are gone.
+"""One line of a log: its writer, then its text once colours, clocks and other prefixes are gone.
 
 Known writers' marks: ``[rank3]:`` (torchrun), ``[default0]:`` (its log tee), ``(Trainer pid=123, ip=…)`` (Ray),
 ``[1,0]<stderr>:`` (Open MPI), ``0: `` (``srun --label``), ``[Stage-0]``/``[gw6]`` (serving stacks, pytest-xdist).

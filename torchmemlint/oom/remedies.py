@@ -1,4 +1,4 @@
-"""The remedies, each with its words and the line to write; `advice` chooses among them."""
+"""The remedies, each in words with the line to write; `advice` chooses among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes room: one table of remedies by whose memory it is and what was running, each with what must hold for it to be named.
+"""What makes room: one table of remedies, by whose memory it is while what was running.
 
 For a training whose device is full of live tensors the order is: a figure that grows, no graph kept past its step, smaller batches,
 recomputation, a cheaper number format. Inference, engines, loading and compilation have lists of their own: nothing about gradients

@@ -1,4 +1,4 @@
-"""The traceback that leads to a message, and the user's files that it names."""
+"""The traceback that leads to a message, down to the user's files that it names."""
 
 from __future__ import annotations
 

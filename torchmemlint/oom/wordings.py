@@ -1,4 +1,4 @@
-"""The wordings of out-of-memory messages: one row for each, with the words to search a log for and the source of the wording.
+"""The wordings of out-of-memory messages: a row for each, with its source beside the words to search a log for.
 
 A source is a file of the project that writes the message, or a thread that quotes it. To teach the doctor a message, add a row
 here; if none of the families fits, a family, and what it means in `meanings`.

@@ -1,5 +1,6 @@
-"""Processes forked from this one that work beside it. Linux only, and only while there is one thread: what is forked beside
-others can wait for ever for what they held.
+"""Processes forked from this one that work beside it.
+
+Linux only, and only while there is one thread: what is forked beside others can wait for ever for what they held.
 
 None outlives the one that forked it, however that ends: each holds the reading end of a pipe of which only that one has the other
 end. When it is gone the kernel sends SIGIO, of which a process dies that has not asked for it: nothing here has to look.

@@ -1,4 +1,7 @@
-"""How far a run is, on a terminal, once it has taken a second. Nothing where standard error is no terminal."""
+"""How far a run is, on a terminal, once it has taken a second.
+
+Nothing where standard error is no terminal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which other files say something about those that are checked: who calls their functions, and what their calls reach.
+"""Which other files say something about those that are checked: their callers, their callees.
 
 ``connected`` chooses among the files of a run that are not torch-related themselves; ``surroundings`` looks for files around
 those that the user named one by one (an editor, pre-commit, flake8).

@@ -1,4 +1,7 @@
-"""The torch that a project asks for: what its own metadata says, read as text. Nothing is installed, imported or run."""
+"""The torch that a project asks for: what its own metadata says, read as text.
+
+Nothing is installed, imported or run.
+"""
 
 from __future__ import annotations
 

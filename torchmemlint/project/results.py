@@ -1,4 +1,7 @@
-"""What is known of one file: before it is inspected, and then. Plain data, which the steps of a run and the cache hand on."""
+"""What is known of one file, before it is inspected or after.
+
+Plain data, which the steps of a run and the cache hand on.
+"""
 
 from __future__ import annotations
 

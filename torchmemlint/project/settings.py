@@ -1,4 +1,7 @@
-"""Settings: what the user asked for, as plain data. ``config`` makes them."""
+"""Settings: what the user asked for, as plain data.
+
+``config`` makes them.
+"""
 
 from __future__ import annotations
 

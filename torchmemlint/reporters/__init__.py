@@ -1,4 +1,7 @@
-"""Findings → text, one file per format. A format is a module with ``render(findings, context) -> str``."""
+"""Findings → text, one file per format.
+
+A format is a module with ``render(findings, context) -> str``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""GitLab's code quality report. https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+"""GitLab's code quality report.
+
+https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 
 GitLab wants paths from the repository's root without ``./`` before them, and drops findings that share a fingerprint.
 """

@@ -1,4 +1,4 @@
-"""A heading for each file, and below it one line per finding."""
+"""A heading for each file, with one line per finding below it."""
 
 from __future__ import annotations
 

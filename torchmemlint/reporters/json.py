@@ -1,4 +1,4 @@
-"""A JSON array with ruff's keys and more; rows and columns 1-based, columns in code points, ends exclusive."""
+"""A JSON array with ruff's keys, among others; rows and columns 1-based, columns in code points, ends exclusive."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""JUnit's XML, which most CI systems show as tests: a suite for each file, a failed case for each finding, and one that passed
-where there is nothing to report.
+"""JUnit's XML, which most CI systems show as tests: a suite for each file, a case for each finding.
 
 https://github.com/windyroad/JUnit-Schema/blob/master/JUnit.xsd is the commonest description; there is no official one.
 """

@@ -1,4 +1,4 @@
-"""What a rule sees: events through a ``Flow``, and the ``Draft`` of a finding that it makes of them.
+"""What a rule sees: events through a ``Flow``, from which it makes the ``Draft`` of a finding.
 
 A rule is one file: a docstring with fixed headings (the page), a ``RULE`` constant, and functions from an event to findings.
 It keeps no state, sees no tree, and imports no other rule.

@@ -1,4 +1,7 @@
-"""What a finding assumes: facts that would make it false, each under one name. How much one weighs stands in the scorecard."""
+"""What a finding assumes: facts that would make it false, each under one name.
+
+How much one weighs stands in the scorecard.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is known of a rule without running it. Needs nothing of the engine, so that a command line costs little.
+"""What is known of a rule without running it.
+
+Needs nothing of the engine, so that a command line costs little.
 
 Whatever treats some rules unlike others asks their cards, so that all that holds of a rule stands in its own file.
 """

@@ -1,4 +1,4 @@
-"""A fact about a candidate, and how it is known."""
+"""A fact about a candidate, with how it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second step: facts → the project, of the files of a run and of those around them."""
+"""The second step: facts → the project, of the files of a run with those around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the CPU time of a run goes: by stage, and by rule.
+"""Where the CPU time of a run goes, by stage or by rule.
 
 find     looking for files and their settings
 scan     reading and screening them; ``ast`` → facts

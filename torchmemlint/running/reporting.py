@@ -1,4 +1,4 @@
-"""Which findings are reported, in which order and at which place."""
+"""Which findings are reported, in which order, at which place."""
 
 from __future__ import annotations
 

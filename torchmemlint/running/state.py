@@ -1,4 +1,4 @@
-"""What a run is given, and what is known of its files so far."""
+"""What a run is given, with what is known of its files so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source text: files, rows and columns, and the comments for torchmemlint."""
+"""Source text: files, rows and columns, comments for torchmemlint."""
 
 import os
 

@@ -1,4 +1,6 @@
-"""Columns in the units that others count in. Ours are code points; all are 1-based and may point just after a row's end.
+"""Columns in the units that others count in.
+
+Ours are code points; all are 1-based and may point just after a row's end.
 
     é   1 code point, 2 bytes of UTF-8, 1 unit of UTF-16
     漢  1             3                 1

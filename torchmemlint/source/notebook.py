@@ -1,4 +1,4 @@
-"""Jupyter notebooks: the code cells as one Python module, and the way back from it.
+"""Jupyter notebooks: the code cells as one Python module, from which there is a way back.
 
 The module has the cells in order, each below a mark of ours:
 

@@ -1,4 +1,4 @@
-"""What older versions of Python read and this one does not, put in the words of today.
+"""What only older versions of Python read, put in the words of today.
 
 Only what no Python 3 accepts is touched (and ``print >>f, x``, which no Python 3 program says). Rows stay; so do columns, as far as
 that can be had: ``print x`` becomes ``print(x)``.

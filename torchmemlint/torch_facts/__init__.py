@@ -1,4 +1,4 @@
-"""What is known about torch and its neighbours: one table (a TOML file for each library) and its reader.
+"""What is known about torch or its neighbours: one table, a TOML file for each library.
 
 ``TORCH`` is the table; it is read when it is first asked for.
 """

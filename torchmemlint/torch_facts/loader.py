@@ -1,4 +1,4 @@
-"""Reads the tables (one TOML file a library) into one, and refuses them when they contradict each other.
+"""One table, read from a TOML file for each library: refused where these contradict each other.
 
 What is true of names stands there, in the words of ``words.py``; what follows from it is decided in ``semantics``. A library's
 file has its names alone; those of the standard library stand in ``python.toml``, and what is true of whole packages in

@@ -1,6 +1,9 @@
-"""Where a tensor says that it is: ``x.device``, ``x.is_cuda``, ``x.get_device()``. All fake tensors live on the CPU; the program, its
-packages and torch's layers are told the place on the tape, so that ``torch.zeros(4, device=x.device)`` is counted. The rest of torch goes
-on to see the CPU, since it would run CUDA's code for what it takes to be there."""
+"""Where a tensor says that it is: ``x.device``, ``x.is_cuda``, ``x.get_device()``.
+
+All fake tensors live on the CPU; the program, its packages and torch's layers are told the place on the tape, so that
+``torch.zeros(4, device=x.device)`` is counted. The rest of torch goes on to see the CPU, since it would run CUDA's code for
+what it takes to be there.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""What torch does for its own class of tensors only. ``copy.deepcopy`` of a fake one whose values are known, as a batch norm's count of
-steps, would copy a storage; a loss could not be formatted; nothing of it can be shared with another process."""
+"""What torch does for its own class of tensors only, done for fake ones.
+
+``copy.deepcopy`` of a fake one whose values are known, as a batch norm's count of steps, would copy a storage; a loss could not
+be formatted; nothing of it can be shared with another process.
+"""
 
 from __future__ import annotations
 

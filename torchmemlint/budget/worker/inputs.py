@@ -1,5 +1,7 @@
-"""Inputs that a model's forward takes, found by trying: each unknown size is a number of its own, so that a layer or an error that
-names it says which one has to change, and to what."""
+"""Inputs that a model's forward takes, found by trying.
+
+Each unknown size is a number of its own, so that a layer or an error that names it says which one has to change, and to what.
+"""
 
 from __future__ import annotations
 

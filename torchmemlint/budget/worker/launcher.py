@@ -1,5 +1,8 @@
-"""What a launcher tells the processes that it starts (torchrun: docs.pytorch.org/docs/stable/elastic/run.html, "Environment variables"): one
-process on one device. A program that looks whether it was launched sees that it was not; one that takes it for granted gets an answer."""
+"""What a launcher tells the processes that it starts: one process on one device.
+
+(torchrun: docs.pytorch.org/docs/stable/elastic/run.html, "Environment variables".) A program that looks whether it was launched
+sees that it was not; one that takes it for granted gets an answer.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Parameters whose sizes the first batch tells (``torch.nn.LazyLinear``): torch makes them of a tensor's class, fake tensors have one of
-their own, so they are made here as both.
+"""Parameters whose sizes the first batch tells (``torch.nn.LazyLinear``).
+
+torch makes them of a tensor's class, fake tensors have one of their own, so they are made here as both.
 
 The classes: ``torch/nn/parameter.py``, ``UninitializedTensorMixin``.
 """

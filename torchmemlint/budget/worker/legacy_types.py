@@ -1,7 +1,9 @@
-"""The tensor types of before torch 0.4, which a torch without CUDA refuses: ``torch.cuda.LongTensor(4)``,
-``x.type(torch.cuda.FloatTensor)``, ``torch.set_default_tensor_type("torch.cuda.FloatTensor")``.
+"""The tensor types of before torch 0.4, which a torch without CUDA refuses.
 
-Their names: torch's page on tensors, "torch.Tensor" (data types)."""
+``torch.cuda.LongTensor(4)``, ``x.type(torch.cuda.FloatTensor)``, ``torch.set_default_tensor_type("torch.cuda.FloatTensor")``.
+
+Their names: torch's page on tensors, "torch.Tensor" (data types).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs two steps on fake tensors and says what the second needs."""
+"""Two steps on fake tensors, of which the second is measured."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from torchmemlint.budget.worker.tape import BUFFERS, GRADIENTS, PARAMETERS, STAT
 
 class EndOfRun(BaseException):
     """Raised out of the program when the step has been seen; no handler for Exception stops it."""
+
+
+class Unknown(BaseException):
+    """What the step needs rests on something that is not here. No handler for Exception stops it."""
 
 
 class Mode(FakeTensorMode):
@@ -115,19 +119,18 @@ class Run:
         if self.stop_at_steps and sum(1 for _, other in self.marks if other == 0) >= wanted:
             raise EndOfRun
 
+    def _optimized(self) -> Iterator[torch.Tensor]:
+        return (item for optimizer in self.optimizers for group in optimizer.param_groups for item in group["params"])
+
     def mark_gradients(self) -> None:
         """Name the storages of the gradients that are there."""
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self.tape.mark(parameter.grad, GRADIENTS)
+        for parameter in self._optimized():
+            self.tape.mark(parameter.grad, GRADIENTS)
 
     def mark_parameters(self) -> None:
         """Name the storages of parameters and buffers of all that ran."""
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self.tape.mark(parameter, PARAMETERS)
+        for parameter in self._optimized():
+            self.tape.mark(parameter, PARAMETERS)
         for root in self._roots:
             for tensor in root.buffers():
                 self.tape.mark(tensor, BUFFERS)

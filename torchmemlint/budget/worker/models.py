@@ -1,4 +1,4 @@
-"""The models that a program makes, and the expression that makes each again: ``nets.unet:UNet(3, width=64)``."""
+"""The models that a program makes, each with the expression that makes it again: ``nets.unet:UNet(3, width=64)``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Packed sequences. Their size depends on the lengths in a tensor, which fake tensors do not have: every sequence is taken to be as long
-as the padded batch, which is the most that packing can need."""
+"""Packed sequences, each taken to be as long as the padded batch.
+
+Their size depends on the lengths in a tensor, which fake tensors do not have; that is the most that packing can need.
+"""
 
 from __future__ import annotations
 

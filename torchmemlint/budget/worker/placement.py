@@ -1,4 +1,4 @@
-"""A program that asks for CUDA gets it in name: tensors stay fake and on the CPU, and the tape knows which are on the device."""
+"""The device that a program asks for, in name: tensors stay fake on the CPU, the tape knows which are on CUDA."""
 
 from __future__ import annotations
 

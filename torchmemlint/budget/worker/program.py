@@ -1,4 +1,4 @@
-"""Runs a program, a function of it, or a model alone, on fake tensors, and says what its step needs."""
+"""What a step of a job needs: of a program, of a function of it, or of a model alone, run on fake tensors."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from torchmemlint.budget.worker import (
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, package_of
 from torchmemlint.budget.worker.inputs import BATCH, Search
-from torchmemlint.budget.worker.measure import EndOfRun, Mode, Run
+from torchmemlint.budget.worker.measure import EndOfRun, Mode, Run, Unknown
 from torchmemlint.budget.worker.models import Hole, Models
-from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
+from torchmemlint.budget.worker.packages import Packages, limit_stand_ins, no_loggers, optional_imports
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.placement import (
     Placement,
@@ -50,7 +50,7 @@ from torchmemlint.budget.worker.placement import (
 from torchmemlint.budget.worker.real_device import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
 from torchmemlint.budget.worker.tape import INPUTS
-from torchmemlint.confirm.worker.standins import StandIn
+from torchmemlint.confirm.worker.standins import Stage, StandIn
 
 Emit = Callable[[Mapping[str, object]], None]
 MOST_MODELS = 3
@@ -80,6 +80,7 @@ class Budgeted:
         self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
         self.models = Models()
+        self._stage = Stage()
         self.found: list[tuple[str, str, list[int]]] = []
         self.skipped: list[str] = []
         self.guessed: list[str] = []
@@ -112,7 +113,7 @@ class Budgeted:
     def run(self, guard: Callable[[], None]) -> None:
         """Run to the end of the second step."""
         job, run = self._job, self.measured
-        packages = Packages(self._own)
+        packages = Packages(self._own, self._stage)
         if job.get("root"):
             sys.meta_path.append(packages)
         if not job.get("model"):
@@ -131,7 +132,7 @@ class Budgeted:
                 legacy_types.install(run.tape)
             limit_stand_ins(self._located, self.data)
             guard()
-            no_loggers()
+            no_loggers(self._stage)
             launcher.install()
             surroundings.fill_arguments(job.get("values", {}), self.data.assume)
             self.data.install()
@@ -146,7 +147,7 @@ class Budgeted:
             with run.running():
                 with torch.utils._python_dispatch._disable_current_modes():
                     surroundings.known_pictures(run.tape.assume)
-                    surroundings.no_outside(run.tape)
+                    surroundings.no_outside(run.tape, self._stage)
                     apply_remedy(str(job.get("remedy", "")), run)
                 with contextlib.ExitStack() as modes:
                     for mode in [] if run.real else [placement, *run.watching]:
@@ -352,7 +353,7 @@ class Budgeted:
         if words not in self.skipped:
             self.skipped.append(words)
         error.__traceback__ = None
-        return [StandIn(name) for name in names]
+        return [StandIn(self._stage, name) for name in names]
 
     def _innermost(self, error: BaseException) -> str:
         """The program's own innermost line of a traceback, "" where it has none."""

@@ -1,4 +1,4 @@
-"""``--check``: the same program on a real device, and what its allocator says of the same step."""
+"""``--check``: what the allocator of a real device says of the same step."""
 
 from __future__ import annotations
 

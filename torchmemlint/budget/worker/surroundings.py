@@ -1,4 +1,4 @@
-"""What a program reaches for and must not have, or cannot: arguments, files, weights, data sets, processes."""
+"""What a program reaches for in vain: arguments, files, weights, data sets, processes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
-from torchmemlint.budget.worker.measure import EndOfRun
-from torchmemlint.budget.worker.packages import Unknown
+from torchmemlint.budget.worker.measure import EndOfRun, Unknown
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import BUCKETS, Tape
-from torchmemlint.confirm.worker.standins import StandIn
+from torchmemlint.confirm.worker.standins import Stage, StandIn
 
 # -- arguments
 
@@ -312,7 +311,7 @@ def _pictures(kind: Any, mode: str, size: tuple[int, int], count: int, classes: 
 # -- files, weights, processes
 
 
-def no_outside(tape: Tape) -> None:
+def no_outside(tape: Tape, stage: Stage) -> None:
     """Nothing is written, downloaded, compiled or started; what would do so does nothing, or gives a stand-in."""
     for name in ("makedirs", "mkdir", "remove", "rename", "replace", "unlink"):
         setattr(os, name, _forgiving(getattr(os, name)))
@@ -325,13 +324,13 @@ def no_outside(tape: Tape) -> None:
 
     builtins.open = opened
     put(torch, "save", lambda *args, **kwargs: None)
-    put(torch, "load", lambda *args, **kwargs: StandIn("torch.load()"))
+    put(torch, "load", lambda *args, **kwargs: StandIn(stage, "torch.load()"))
     put(torch, "compile", _compile)
     from torch.utils import model_zoo
 
     for place, name in ((torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url")):
-        put(place, name, lambda *args, **kwargs: StandIn("weights"))
-    put(torch.hub, "load", lambda *args, **kwargs: StandIn("torch.hub.load()", origin="unseen"))
+        put(place, name, lambda *args, **kwargs: StandIn(stage, "weights"))
+    put(torch.hub, "load", lambda *args, **kwargs: StandIn(stage, "torch.hub.load()", origin="unseen"))
     put(torch.hub, "list", lambda *args, **kwargs: [])
     first = torch.nn.Module.load_state_dict
 
@@ -342,7 +341,7 @@ def no_outside(tape: Tape) -> None:
     put(torch.optim.Optimizer, "load_state_dict", lambda self, state: None)
     put(torch.backends.cudnn, "is_available", lambda: True)
     _one_process(tape)
-    _untrained()
+    _untrained(stage)
 
 
 def _forgiving(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -426,8 +425,8 @@ def _one_process(tape: Tape) -> None:
     put(processes, "spawn", lambda fn, args=(), nprocs=1, **kwargs: fn(0, *args))
 
 
-def _untrained() -> None:
+def _untrained(stage: Stage) -> None:
     """torchvision's models have their configuration, and no weights."""
     with contextlib.suppress(Exception):  # not installed, or broken
         api = importlib.import_module("torchvision.models._api")
-        put(api.WeightsEnum, "get_state_dict", lambda self, *args, **kwargs: StandIn("weights"))
+        put(api.WeightsEnum, "get_state_dict", lambda self, *args, **kwargs: StandIn(stage, "weights"))

@@ -1,12 +1,13 @@
-"""Records every allocation and free of a program on fake tensors, with the line, the module and the part of each."""
+"""Records every allocation of a program on fake tensors until it is freed, by its line, its module, its part."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,9 +122,14 @@ class Tape(TorchDispatchMode):
             return self._placing
         return any(isinstance(item, torch.Tensor) and self.on_device(item) for item in tree_iter((args, kwargs)))
 
-    def placed(self, on_device: bool) -> _Placing:
+    @contextlib.contextmanager
+    def placed(self, on_device: bool) -> Iterator[None]:
         """In this block, what is made is made on the device (or on the host)."""
-        return _Placing(self, on_device)
+        before, self._placing = self._placing, on_device
+        try:
+            yield
+        finally:
+            self._placing = before
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor's storage counts."""
@@ -304,17 +310,6 @@ def shortened(tensor: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
     row = tensor.shape[1:].numel()
     rows = math.prod(sizes) // max(row, 1)
     return tensor[:rows].clone() if rows < tensor.size(0) and rows * row == math.prod(sizes) else tensor
-
-
-class _Placing:
-    def __init__(self, tape: Tape, on_device: bool) -> None:
-        self._tape, self._on_device = tape, on_device
-
-    def __enter__(self) -> None:
-        self._before, self._tape._placing = self._tape._placing, self._on_device
-
-    def __exit__(self, *exc: object) -> None:
-        self._tape._placing = self._before
 
 
 def _key(tensor: torch.Tensor) -> int:

@@ -1,4 +1,4 @@
-"""The child's first and last lines: read the job, go behind the sandbox, only then import torch and run."""
+"""The child, from its job to its last word: nothing of torch before it is behind the sandbox."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ def main(runners: str) -> None:
     job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     emit, guard = channel.sender(os.dup(1), job.pop("key"))
     os.dup2(2, 1)  # what the code prints is output, not a result
-    how, refused = _shut_in(job)
-    emit({"sandbox": how, "refused": refused} if refused else {"sandbox": how})
-    if not refused:
-        _work(job, emit, guard, runners)
+    wall, lacks = _shut_in(job)
+    if wall:
+        emit({"sandbox": f"{wall} ({lacks})" if lacks else wall})
+        _work(job, emit, guard, runners, wall)
+    else:
+        emit({"sandbox": "", "refused": lacks})
     emit({channel.END: True})
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads or exit handlers of the code that ran have no say
 
 
-def _work(job: dict[str, Any], emit: channel.Emit, guard: Any, runners: str) -> None:
+def _work(job: dict[str, Any], emit: channel.Emit, guard: Any, runners: str, wall: str) -> None:
     try:
         import torch
     except ImportError as error:
@@ -38,7 +40,7 @@ def _work(job: dict[str, Any], emit: channel.Emit, guard: Any, runners: str) -> 
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # torch's own 300,000 objects need not be looked at again at every sample
-    if _how == sandbox.LANDLOCK:
+    if wall == sandbox.LANDLOCK:
         sandbox.fasten_seat_belt(job["work"])
     from torchmemlint.confirm.worker import experiments
 
@@ -51,21 +53,17 @@ def _work(job: dict[str, Any], emit: channel.Emit, guard: Any, runners: str) -> 
     experiments.RUNNERS[job["runner"]](job, emit)
 
 
-_how = ""
-
-
 def _shut_in(job: dict[str, Any]) -> tuple[str, str]:
-    """How this process was shut in, or "" and why it was not, where it had to be."""
-    global _how
+    """What this process was shut in by, "" where nothing could be had; and why not by what comes first."""
     limits = sandbox.Limits(**job["limits"])
     sandbox.first_to_go()
     reasons = []
     for wall in job["walls"]:
         try:
-            _how = sandbox.WALLS[wall](job["readable"], job["work"], limits, job["device"] != "cpu")
+            shut_in = sandbox.WALLS[wall](job["readable"], job["work"], limits, job["device"] != "cpu")
         except OSError as error:
             reasons.append(str(error))
             continue
-        return (f"{_how} ({reasons[0]})" if reasons else _how), ""
+        return shut_in, "; ".join(reasons)
     sandbox.set_limits(limits)
-    return ("", "; ".join(reasons)) if reasons else ("none", "")
+    return "" if reasons else "none", "; ".join(reasons)

@@ -1,4 +1,4 @@
-"""Counts the bytes of live tensors exactly, and the nodes and bytes that an autograd graph holds.
+"""Counts the bytes of live tensors exactly.
 
 On the CPU a dispatch mode sees every storage that an operator returns and a weak reference shows when it is freed: the
 live figure is
@@ -8,13 +8,8 @@ RSS (freed pages are reused, it does not move) and never the reserved figure (it
 
 from __future__ import annotations
 
-import gc
 import pickle
-import sys
-import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -33,19 +28,17 @@ class Meter(Protocol):
 
     def __enter__(self) -> Any: ...
 
-    def __exit__(self, *exc: Any) -> Any: ...
+    def __exit__(self, *exc: Any) -> Any:
+        return None
 
     def live_bytes(self) -> int:
         """Bytes of tensor storages alive now."""
-        ...
 
     def peak_bytes(self) -> int:
         """Highest ``live_bytes`` since the last ``reset_peak``."""
-        ...
 
     def reset_peak(self) -> None:
         """Start a new peak from what is alive now."""
-        ...
 
     def allocated_bytes(self) -> int:
         """Bytes of all that was ever allocated, freed or not; 0 where the device does not report it."""
@@ -183,9 +176,6 @@ class AllocatorMeter(Meter):
         torch.cuda.reset_peak_memory_stats(self._device)
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        return None
-
     def live_bytes(self) -> int:
         """Bytes allocated now, above those that were when the meter was entered."""
         return torch.cuda.memory_allocated(self._device) - self._start
@@ -243,9 +233,6 @@ class MpsMeter(Meter):
         self._peak = 0
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        return None
-
     def live_bytes(self) -> int:
         """Bytes allocated now, above those that were when the meter was entered."""
         live = torch.mps.current_allocated_memory() - self._start
@@ -269,153 +256,3 @@ def meter_for(device: str) -> Meter:
     if kind.type == "cuda":
         return AllocatorMeter(kind)
     return MpsMeter() if kind.type == "mps" else StorageMeter(kind.type)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNodes:
-    """What is attached to a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
-    backward freed."""
-
-    nodes: int = 0
-    retained_bytes: int = 0
-    slots: int = 0
-    freed_slots: int = 0
-    tensors: int = 0
-    truncated: bool = False
-
-
-def tensors_in(value: object, limit: int = 20_000) -> Iterator[torch.Tensor]:
-    """Every tensor that ``value`` holds: itself, elements of containers, attributes of plain objects, and the locals of the frames
-    that an exception's traceback keeps; each object once.
-
-    Modules and optimizers are not entered: their parameters are alive anyway. Nor are frames that are still running: what they
-    hold, no exception keeps.
-    """
-    seen: set[int] = set()
-    stack: list[object] = [value]
-    while stack and len(seen) < limit:
-        item = stack.pop()
-        if item is None or isinstance(item, (str, bytes, int, float, type)) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, torch.Tensor):
-            yield item
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, (list, tuple, set, frozenset)) or type(item).__name__ == "deque":
-            stack.extend(item)  # type: ignore[arg-type]
-        elif isinstance(item, (torch.nn.Module, torch.optim.Optimizer)):
-            continue
-        else:
-            if isinstance(item, BaseException):
-                stack.extend((item.__cause__, item.__context__))
-                stack.extend(_left_frames(item.__traceback__))
-            try:
-                attributes = object.__getattribute__(item, "__dict__")
-            except AttributeError:
-                continue
-            if type(attributes) is dict and not callable(item):
-                stack.extend(attributes.values())
-
-
-def _left_frames(traceback: types.TracebackType | None) -> Iterator[dict[str, Any]]:
-    """The locals of each frame of a traceback that has ended."""
-    running: set[types.FrameType] = set()
-    frame: types.FrameType | None = sys._getframe()
-    while frame is not None:
-        running.add(frame)
-        frame = frame.f_back
-    while traceback is not None:
-        if traceback.tb_frame not in running:
-            yield dict(traceback.tb_frame.f_locals)
-        traceback = traceback.tb_next
-
-
-def _saved_names(kind: type, memory: dict[type, tuple[str, ...]]) -> tuple[str, ...]:
-    names = memory.get(kind)
-    if names is None:
-        names = tuple(name for name in dir(kind) if name.startswith("_saved_"))
-        memory[kind] = names
-    return names
-
-
-def walk(value: object, limit: int = 200_000, owned: Iterable[int] = ()) -> GraphNodes:
-    """Follow ``grad_fn`` from every tensor in ``value``.
-
-    A slot that raises has been freed by a backward. Bytes count each storage once and leave out leaves (parameters and
-    inputs that
-    require grad) and the storages ``owned``, which modules keep anyway; inputs without grad that a loader owns too are counted, so the
-    figure is an upper bound.
-    """
-    roots = []
-    count = 0
-    for tensor in tensors_in(value):
-        count += 1
-        if tensor.grad_fn is not None:
-            roots.append(tensor.grad_fn)
-    # the nodes stay referenced during the walk: Python's wrappers are created again at each access and ids would repeat
-    seen: dict[object, None] = {}
-    stack: list[Any] = roots
-    storages: dict[int, int] = {}
-    leaves: set[int] = set(owned)
-    names: dict[type, tuple[str, ...]] = {}
-    slots = freed = 0
-    while stack and len(seen) < limit:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if type(node).__name__ == "AccumulateGrad":
-            leaves.add(node.variable.untyped_storage()._cdata)
-            continue
-        for saved in _saved_values(node, _saved_names(type(node), names)):
-            slots += 1
-            if saved is None:
-                freed += 1
-                continue
-            try:
-                storage = saved.untyped_storage()
-                storages[storage._cdata] = storage.nbytes()
-            except (RuntimeError, NotImplementedError):
-                continue
-        stack.extend(parent for parent, _ in node.next_functions if parent is not None)
-    held = sum(size for key, size in storages.items() if key not in leaves)
-    interior = sum(type(node).__name__ != "AccumulateGrad" for node in seen)
-    return GraphNodes(interior, held, slots, freed, count, bool(stack))
-
-
-def _saved_values(node: Any, names: Iterable[str]) -> Iterator[torch.Tensor | None]:
-    """The tensors in a node's saved slots; None for a slot that was freed."""
-    for name in names:
-        try:
-            saved = getattr(node, name)
-        except RuntimeError:  # "... after they have already been freed"
-            yield None
-            continue
-        except AttributeError:
-            continue
-        if isinstance(saved, torch.Tensor):
-            yield saved
-        elif isinstance(saved, (tuple, list)):
-            yield from (item for item in saved if isinstance(item, torch.Tensor))
-    if isinstance(node, torch.autograd.function.BackwardCFunction):
-        try:
-            yield from (item for item in node.saved_tensors if isinstance(item, torch.Tensor))
-        except RuntimeError:
-            yield None
-        yield from (item for item in vars(node).values() if isinstance(item, torch.Tensor))
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One look at the memory: live bytes before and after the cyclic collector ran."""
-
-    live_bytes: int
-    collected_bytes: int
-
-
-def sample(live: Callable[[], int]) -> Sample:
-    """Look before and after ``gc.collect()``: the difference is what waits for the cyclic collector."""
-    before = live()
-    gc.collect()
-    return Sample(before, live())

@@ -1,4 +1,8 @@
-"""The warm worker: imports torch once, then forks a child for each experiment. It runs no code of others and reads no job.
+"""The warm worker: a process that imports torch once, then forks a child for each experiment.
+
+It runs no code of others and reads no job.
+
+It runs no code of others and reads no job.
 
 What comes through its socket are orders: start a child on these three descriptors, in this directory; end that child. What it
 answers: which process it is, and how it ended. The child that it forks lets go of the socket first and then is what a fresh one

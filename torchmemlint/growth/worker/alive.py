@@ -1,4 +1,4 @@
-"""What was alive at an out-of-memory error, and who held it."""
+"""What was alive at an out-of-memory error, by its holders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Loops that call no module, no backward and no loader: calls of torch's own functions begin their iterations, seen by ``sys.setprofile``.
+"""Loops that call no module, no backward, no loader: calls of torch's own functions begin their iterations.
+
+``sys.setprofile`` sees these calls.
 
 It is on only until one of the others is called, and while it takes less than its share of the time: loops of microseconds are not watched.
 """

@@ -1,4 +1,4 @@
-"""What only the cyclic collector frees: which objects make the cycle, and where it is made."""
+"""What only the cyclic collector frees: the objects of each cycle, by the line that makes it."""
 
 from __future__ import annotations
 

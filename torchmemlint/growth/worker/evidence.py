@@ -1,4 +1,4 @@
-"""What lies on the heap at the third moment of a look, and how much of it a holder keeps."""
+"""What lies on the heap at the third moment of a look, by how much of it each holder keeps."""
 
 from __future__ import annotations
 

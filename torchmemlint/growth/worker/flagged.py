@@ -67,7 +67,7 @@ class Looks:
     def _look(self, number: int, hit: int, place: object) -> None:
         import torch
 
-        from torchmemlint.confirm.worker.meter import tensors_in, walk
+        from torchmemlint.confirm.worker.graphs import tensors_in, walk
 
         attached = size = 0
         for tensor in tensors_in(place, limit=5_000):

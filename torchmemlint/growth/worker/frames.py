@@ -1,4 +1,6 @@
-"""Frames: which are the user's, which loop a call is in, and the mark that says whether a frame was seen before.
+"""Frames of the user's program, each known by the loop that it is in.
+
+A mark says whether a frame was seen before.
 
 A frame is recognized by a ``Tag`` in its ``f_trace``, which is of no effect while nobody traces: holding the frame itself would keep its
 locals alive, and the id of a frame is used again after its end. Where a debugger or coverage has taken that place, the id must do.

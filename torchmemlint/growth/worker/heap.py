@@ -1,4 +1,4 @@
-"""What is on the heap: tensors, the nodes of autograd graphs, and what only the cyclic collector frees.
+"""What is on the heap: tensors, nodes of autograd graphs, what only the cyclic collector frees.
 
 No attribute of a user's object is asked through its class here, no hook of a saved tensor runs: sizes come from ``_raw_saved_*``.
 """

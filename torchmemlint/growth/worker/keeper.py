@@ -1,4 +1,4 @@
-"""Who keeps what grows: what a look at the heap finds, and what the search for the line and later questions need of it."""
+"""Who keeps what grows, as a look at the heap finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which line: two iterations are traced, and after each line of the user's it is asked what has changed.
+"""Which line makes what stays: two iterations are traced, with a question after each line of the user's.
 
 ``sys.monitoring`` from Python 3.12 on, under a tool number of its own; ``sys.settrace`` before, unless somebody else traces.
 """

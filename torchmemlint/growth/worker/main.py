@@ -1,4 +1,6 @@
-"""Runs the user's program as Python would, with the hooks in it. Started with any Python that has torch:
+"""Runs the user's program as Python would, with the hooks in it.
+
+Started with any Python that has torch:
 
 python -m torchmemlint.growth.worker.main OPTIONS.json train.py ARGS      or      … -m package.module ARGS
 """

@@ -1,4 +1,4 @@
-"""What no name of the program holds: cycles, of which only the collector frees the parts, and what C++ holds."""
+"""What no name of the program holds: cycles that wait for the collector, what C++ holds."""
 
 from __future__ import annotations
 

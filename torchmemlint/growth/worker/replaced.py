@@ -1,4 +1,4 @@
-"""Memory that is no new tensor: one that is replaced by a longer one, and containers of arrays."""
+"""Memory that is no new tensor: longer ones in place of shorter, containers of arrays."""
 
 from __future__ import annotations
 

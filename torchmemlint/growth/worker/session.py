@@ -1,4 +1,4 @@
-"""The state of a run: which loops there are, whether one grows, and the looks at it.
+"""The state of a run: its loops, whether one grows, the looks at it.
 
 ``Session.event`` is called at the head of each outermost call of a module, and nothing that goes wrong in it reaches the program: the
 session switches itself off, and says so in the report.

@@ -1,4 +1,4 @@
-"""Started by path, so that any Python that has torch can do it: puts torchmemlint last in the path, and runs the program."""
+"""Becomes the user's program in any Python that has torch, with torchmemlint last in the path: started by path."""
 
 import json
 import sys

@@ -1,5 +1,8 @@
-"""Holders that Python's collector does not see: a tensor of its gradient, an array of numpy of its objects, and of the tensor that it was
-made from by ``numpy()``, a task of asyncio of its result."""
+"""Holders that Python's collector does not see.
+
+A tensor is one of its gradient, an array of numpy of its objects and of the tensor that it was made from by ``numpy()``, a task
+of asyncio of its result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about calls and words."""
+"""Questions about calls, by the words in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is beyond doubt about names and classes, whoever binds them: no answer where something that is not seen may do so."""
+"""What is beyond doubt about names, classes too, whoever binds them: no answer where something unseen may do so."""
 
 from __future__ import annotations
 

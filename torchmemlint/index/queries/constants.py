@@ -1,4 +1,4 @@
-"""Attributes and names that hold one false constant in every run, and attributes that nothing defines."""
+"""Attributes, like names, that hold one false constant in every run, or that nothing defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether calls run what they call: arguments that do not fit, and functions of which every call is visible and none is reached."""
+"""Whether calls run what they call: their arguments fit it, something reaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about what names and expressions mean."""
+"""Questions about what names mean, alone or in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the program comes to a place: iterations that are known, and what runs once or a few times."""
+"""How often the program comes to a place: a known number of iterations, once, a few times."""
 
 from __future__ import annotations
 

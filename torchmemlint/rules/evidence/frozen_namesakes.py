@@ -1,5 +1,8 @@
-"""Networks that callers give, or whose method they call, under a name of which another function freezes the parameters: what a helper
-makes and freezes goes by one name through a program (``ema_model``)."""
+"""Networks under a name of which another function freezes the parameters.
+
+Callers give them, or their method is called: what a helper makes and freezes goes by one name through a program
+(``ema_model``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module keeps of its own forward in attributes, and whether code that knows the module reads or trains it."""
+"""What a module keeps of its own forward in attributes, as code that knows the module reads or trains it."""
 
 from __future__ import annotations
 

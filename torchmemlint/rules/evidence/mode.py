@@ -1,4 +1,4 @@
-"""Whether grad mode is on where it is called, and who decides that."""
+"""Whether grad mode is on where it is called, by whose decision."""
 
 from __future__ import annotations
 

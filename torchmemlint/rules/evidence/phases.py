@@ -1,4 +1,4 @@
-"""Which callers ask for the phase that a run assumes, and in which grad mode they do."""
+"""Which callers ask for the phase that a run assumes, each in its grad mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a finding stands: at the forward itself, or at the call of the root by which it runs; and the same call in other runs."""
+"""Where a finding stands: at the forward itself, or at the call of the root by which it runs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Rules about what one step needs at its peak."""

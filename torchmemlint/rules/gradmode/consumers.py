@@ -1,4 +1,4 @@
-"""Who goes through a generator's items, and whether anything is trained meanwhile."""
+"""Who goes through a generator's items, training something meanwhile or not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Grad mode is switched off by a fix only where nothing back-propagates what that takes the graph from: on no path of the function,
-in none of its phases, and in no caller that is visible."""
+"""Where a fix may switch grad mode off: nothing back-propagates what that takes the graph from.
+
+On no path of the function, in none of its phases, and in no caller that is visible.
+"""
 
 from __future__ import annotations
 

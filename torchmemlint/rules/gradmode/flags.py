@@ -1,4 +1,4 @@
-"""What a ``requires_grad`` that is set on a module costs, and where it is no mistake."""
+"""What a ``requires_grad`` that is set on a module costs, if it is a mistake at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the graph of a forward is built for nothing, and how surely: used by every rule that reports one."""
+"""How surely the graph of a forward is built for nothing: used by every rule that reports one."""
 
 from __future__ import annotations
 

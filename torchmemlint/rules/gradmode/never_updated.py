@@ -1,5 +1,8 @@
-"""Networks that a step back-propagates into though nothing updates them: no optimizer holds their parameters, or each gradient is
-thrown away, and through them the gradient goes on to nothing that wants it."""
+"""Networks that a step back-propagates into though nothing updates them.
+
+No optimizer holds their parameters, or each gradient is thrown away, and through them the gradient goes on to nothing that
+wants it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""By what a fix that switches grad mode off is proved to change no result. Each part of the proof is a fact of its own, and a fix of
-which one is missing stays unsafe."""
+"""By what a fix that switches grad mode off is proved to change no result.
+
+Each part of the proof is a fact of its own, and a fix of which one is missing stays unsafe.
+"""
 
 from __future__ import annotations
 

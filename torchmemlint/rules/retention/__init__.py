@@ -1,0 +1,1 @@
+"""Rules about graphs that something keeps after their step."""

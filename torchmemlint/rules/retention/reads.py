@@ -1,4 +1,4 @@
-"""By what a detach of a value that is kept is proved to change no result: every read of it is visible, and ends in a number."""
+"""By what a detach of a value that is kept is proved to change no result: every read of it is visible, down to a number."""
 
 from __future__ import annotations
 

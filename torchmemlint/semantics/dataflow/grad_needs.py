@@ -1,5 +1,7 @@
-"""Whether a backward, on any path of a function or in a caller, may go through what some of its calls give: asked before a fix
-switches grad mode off for them."""
+"""Whether a backward may go through what some calls of a function give.
+
+It may run on any path of the function or in a caller. Asked before a fix switches grad mode off for these calls.
+"""
 
 from __future__ import annotations
 

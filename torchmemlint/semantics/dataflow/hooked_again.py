@@ -1,5 +1,7 @@
-"""Hooks that each turn of a loop puts on the same module, where nothing takes them off again: what they have stored stays for as long
-as the module does."""
+"""Hooks that each turn of a loop puts on the same module, where nothing takes them off again.
+
+What they have stored stays for as long as the module does.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Whether what a container collects could lie on the host: asked before a fix moves it there. A tensor on the host cannot be
-joined, compared or indexed with one on the device."""
+"""Whether what a container collects could lie on the host: asked before a fix moves it there.
+
+A tensor on the host cannot be joined, compared or indexed with one on the device.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
-"""Where a name that an import binds is used: calls and decorators with their arguments as spans, and whether anything else is
-done with it. For fixes that rename an import, which must rewrite every use of it or none."""
+"""Where a name that an import binds is used: asked before a fix renames the import.
+
+It must rewrite every use or none: calls and decorators, with their arguments as spans, and whether anything else is done with
+it.
+
+For fixes that rename an import, which must rewrite every use of it or none.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Whether an expression is a tensor on every path, by how it and its names are made and used: asked before a fix calls a method
-of tensors on it. A network may give a dict, a helper a number.
+"""Whether an expression is a tensor on every path: asked before a fix calls a method of tensors on it.
+
+That follows from how it and its names are made and used: a network may give a dict, a helper a number.
+
+A network may give a dict, a helper a number.
 """
 
 from __future__ import annotations

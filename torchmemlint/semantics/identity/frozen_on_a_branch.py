@@ -1,4 +1,4 @@
-"""Modules that are frozen on one branch alone: they may be frozen, and no more is known."""
+"""Modules that are frozen on one branch alone: no more is known than that they may be."""
 
 from __future__ import annotations
 

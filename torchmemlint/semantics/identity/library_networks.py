@@ -1,4 +1,4 @@
-"""Networks that libraries make: what a text of a function says of one, and what the function does with it."""
+"""Networks that libraries make, by what the text of a function says of each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Which modules no optimizer holds: copies of a network, as a target network is, and networks that only give features to what
-learns. Nobody uses their gradients."""
+"""Which modules no optimizer holds: nobody uses their gradients.
+
+They are copies of a network, as a target network is, or networks that only give features to what learns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignment: to names, attributes, elements, and to several targets at once."""
+"""Assignment: to names, attributes, elements, several targets at once."""
 
 from __future__ import annotations
 

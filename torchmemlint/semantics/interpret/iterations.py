@@ -1,4 +1,7 @@
-"""How many iterations a loop has and over what, by its own text: ends after a known number, tests that one iteration passes."""
+"""How many iterations a loop has over what, by its own text.
+
+It ends after a known number, or has tests that one iteration passes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators and operations: the result depends on what its operands are attached to."""
+"""Operators: the result depends on what its operands are attached to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a traceback holds of what was tried, and whether a handler drops it: where only torch's own operations ran, nothing is left."""
+"""What a traceback holds of what was tried, until a handler drops it.
+
+Where only torch's own operations ran, nothing is left.
+"""
 
 from __future__ import annotations
 

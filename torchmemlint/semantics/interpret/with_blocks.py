@@ -1,4 +1,4 @@
-"""``with`` blocks, and the grad mode inside them."""
+"""``with`` blocks, by the grad mode inside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does it run? Why a place of the code is never reached, or raises before it is: certain, or no answer at all."""
+"""Why a place of the code is never reached, or raises before it is: certain, or no answer at all."""
 
 from __future__ import annotations
 

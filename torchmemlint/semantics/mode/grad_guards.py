@@ -1,4 +1,4 @@
-"""Grad mode, as the callers of a function and the facts of methods show it before anything is run."""
+"""Grad mode, as the facts of callers and methods show it before anything is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a phase (``if self.training``): a run is made once per answer, and assumes it wherever the test stands."""
+"""Tests of a phase (``if self.training``): a run is made for each answer, which holds wherever the test stands."""
 
 from __future__ import annotations
 

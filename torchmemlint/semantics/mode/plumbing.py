@@ -1,5 +1,9 @@
-"""Which functions of the project cannot touch a tensor: they handle names, files and settings. A run does not follow calls of
-them, which in a large package would take up a fifth of it, and much of what it may look at."""
+"""Which functions of the project cannot touch a tensor: they handle names, files, settings.
+
+A run does not follow calls of them, which in a large package would take up a fifth of it, and much of what it may look at.
+
+A run does not follow calls of them, which in a large package would take up a fifth of it, and much of what it may look at.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Which functions are worth a run of their own, where only their name or a word of inference suggests it: a look at their
-facts, before anything is parsed again."""
+"""Which functions are worth a run of their own, where only a name or a word of inference suggests it.
+
+It is a look at their facts, before anything is parsed again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Back-propagation: ``backward()`` and whatever does the same."""
+"""Back-propagation: ``backward()``, or whatever does the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's builtins and a few functions of libraries, by what they do to values.
+"""Python's builtins, beside a few functions of libraries, by what they do to values.
 
 Python's own semantics, so it is code and not a table of torch facts.
 """

@@ -1,4 +1,4 @@
-"""Calls: what is called, and with what; each kind of callee has its own model."""
+"""Calls, by what is called: each kind of callee has its own model."""
 
 from __future__ import annotations
 

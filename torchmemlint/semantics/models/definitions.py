@@ -1,4 +1,4 @@
-"""Definitions inside a root function: closures, classes, and what their decorators do."""
+"""Definitions inside a root function: closures, classes, decorated ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules: how they are constructed, frozen, and which of their methods run them."""
+"""Modules: how they are constructed, frozen, run by their methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that are called, and methods of objects, by their kind."""
+"""Calls on objects, of themselves or of a method, by their kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of torch, as functions and as methods of a tensor: one handler for each effect word of the table of torch facts."""
+"""Operations of torch: one handler for each effect word of the table of torch facts."""
 
 from __future__ import annotations
 

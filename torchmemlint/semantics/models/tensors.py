@@ -1,4 +1,4 @@
-"""Methods of tensors, and of what may be one."""
+"""Methods of tensors, or of what may be one."""
 
 from __future__ import annotations
 

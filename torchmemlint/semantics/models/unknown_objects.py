@@ -1,4 +1,4 @@
-"""Calls of code that is not visible, and methods of unknown objects."""
+"""Calls of code that is not visible, such as methods of unknown objects."""
 
 from __future__ import annotations
 

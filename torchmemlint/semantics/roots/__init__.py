@@ -1,4 +1,4 @@
-"""Runs over root functions: one run from first statement to record, and what becomes of its graphs in callers.
+"""Runs over root functions: from the first statement to what becomes of a graph in callers.
 
 ``Runs`` is what rules hold. Next to read: ``rules/api.py``.
 """

@@ -1,5 +1,7 @@
-"""Whether a value that is back-propagated may belong to the graph of an earlier iteration, or of an earlier call: by a name that a loop
-carries round, or by an attribute that was left attached."""
+"""Whether a value that is back-propagated may belong to the graph of an earlier iteration or call.
+
+That happens by a name that a loop carries round, or by an attribute that was left attached.
+"""
 
 from __future__ import annotations
 

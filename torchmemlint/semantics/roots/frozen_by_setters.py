@@ -1,4 +1,4 @@
-"""Attributes that hold nothing until a method sets them to a module, and freezes that."""
+"""Attributes that hold nothing until a method sets them to a module that it freezes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that are handed an exception and say by its message whether memory ran out: what a handler decides, one call away."""
+"""Functions that say by an exception's message whether memory ran out.
+
+They are handed the exception: what a handler decides, one call away.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over root functions, each once: one record per phase, and what callers do with a root's result."""
+"""Runs over root functions, each once: one record per phase, followed into what callers do with the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call: the callee as it is written, the arguments as they were evaluated, and the place of it."""
+"""One call: the callee as it is written, with its arguments as they were evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow state, and the heap objects that it refers to."""
+"""The flow state, with the heap objects that it refers to."""
 
 from __future__ import annotations
 

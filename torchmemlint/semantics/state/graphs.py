@@ -1,4 +1,4 @@
-"""Graphs, what becomes of the values that are attached to them, and where."""
+"""Graphs, by what becomes of the values that are attached to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The state of one run over a root function: frames, heap objects, graphs, sinks and events. It knows no Python and no torch."""
+"""The state of one run over a root function: frames, heap objects, graphs, sinks, events.
+
+It knows no Python and no torch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What one run over a function recorded: graphs, what became of them, and events. Rules read nothing else."""
+"""What one run over a function recorded: graphs, what became of them, events.
+
+Rules read nothing else.
+"""
 
 from __future__ import annotations
 

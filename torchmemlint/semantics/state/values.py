@@ -1,4 +1,4 @@
-"""Values: sets of atoms, and how they join."""
+"""Values: sets of atoms that can be joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the engine can look up: the project's graph, lowered functions, torch facts. One per process, shared by all runs."""
+"""What the engine can look up: the project's graph, lowered functions, torch facts.
+
+One per process, shared by all runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a child can be asked to run."""
+"""What a child can be asked to run.
+
+``isolated`` is the experiment on a finding: ``measure`` is one run of it, ``cached`` that of a function with a cache; ``compare`` says
+whether a fix changes what the program does; ``pairs`` measures a fixture. Next to read: ``confirm/verdict``, which decides.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ from typing import Any
 
 import torch
 
-from torchmemlint.confirm.worker.compare import run_compared, run_finding
-from torchmemlint.confirm.worker.pairs import run_pair
+from torchmemlint.confirm.channel import Emit
+from torchmemlint.confirm.worker.experiments.compare import compared
+from torchmemlint.confirm.worker.experiments.isolated import run_isolated
+from torchmemlint.confirm.worker.experiments.pairs import run_pair
+from torchmemlint.confirm.worker.harness import prepare_torch
+from torchmemlint.confirm.worker.standins import STEPS, Stage
 
 Job = Mapping[str, Any]
-Emit = Callable[[Mapping[str, object]], None]
 
 
 def device_name(device: str) -> str:
@@ -20,6 +27,25 @@ def device_name(device: str) -> str:
     if kind.type == "cuda":
         return torch.cuda.get_device_name(kind) if torch.cuda.is_available() else "cuda (none)"
     return str(kind)
+
+
+def run_finding(job: Job, emit: Emit) -> None:
+    """The experiment on a finding, and after it whether its fix changes what the program does."""
+    stage = _stage_of(job)
+    run_isolated(stage, job, emit)
+    if job.get("fixed_source"):
+        emit({"compared": compared(stage, job)})
+
+
+def run_compared(job: Job, emit: Emit) -> None:
+    """Only the fix: nothing is measured."""
+    stage = _stage_of(job)
+    prepare_torch(stage, str(job["device"]))
+    emit({"compared": compared(stage, job)})
+
+
+def _stage_of(job: Job) -> Stage:
+    return Stage(int(job.get("steps", STEPS)), job.get("defaults", {}))
 
 
 def run_snippet(job: Job, emit: Emit) -> None:

@@ -13,13 +13,15 @@ from typing import Any
 
 import torch
 
+from torchmemlint.confirm.channel import Emit
 from torchmemlint.confirm.verdict import Located
-from torchmemlint.confirm.worker.meter import meter_for, walk
+from torchmemlint.confirm.worker.graphs import walk
+from torchmemlint.confirm.worker.meter import meter_for
 
 STEPS = 8
 
 
-def run_pair(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
+def run_pair(job: Mapping[str, Any], emit: Emit) -> None:
     """Measure both variants of the job, ``before`` first; each is a mapping of file name to source, with the name of its
     main module."""
     if torch.device(job["device"]).type != "cpu":
@@ -67,11 +69,8 @@ def _load(files: Mapping[str, str], module: str, name: str) -> Callable[[int], o
 def measure(files: Mapping[str, str], module: str, device: str, steps: int, name: str) -> Mapping[str, object]:
     """Call ``run(1)`` … ``run(steps)``, each time with the result kept while the bytes are read."""
     started = time.monotonic()
-    live: list[int] = []
-    uncollected: list[int] = []
-    nodes: list[int] = []
-    retained: list[int] = []
-    requested: list[int] = []
+    names = ("live_bytes", "uncollected_bytes", "nodes", "retained_bytes", "requested_bytes")
+    samples: dict[str, list[int]] = {name: [] for name in names}
     peak = graph = 0
     errors: list[Located] = []
     meter = meter_for(device)
@@ -88,22 +87,21 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
                 meter.reset_peak()
                 kept = run(count)
                 peak = meter.peak_bytes() - base
-                uncollected.append(meter.live_bytes() - base)
+                samples["uncollected_bytes"].append(meter.live_bytes() - base)
                 held = walk(kept)
-                nodes.append(held.nodes)
-                retained.append(held.retained_bytes)
+                samples["nodes"].append(held.nodes)
+                samples["retained_bytes"].append(held.retained_bytes)
                 gc.collect()
-                live.append(meter.live_bytes() - base)
+                samples["live_bytes"].append(meter.live_bytes() - base)
                 if meter.rounds:
-                    requested.append(meter.requested_bytes() - asked)
+                    samples["requested_bytes"].append(meter.requested_bytes() - asked)
                 del kept
                 gc.collect()
     except Exception as error:  # whatever the code raises is a result
         frames = traceback.extract_tb(error.__traceback__)
         errors.append(Located.raised(frames[-1].lineno or 0, error))
     return {
-        "live_bytes": live, "uncollected_bytes": uncollected, "nodes": nodes, "retained_bytes": retained,
-        "requested_bytes": requested, "peak_bytes": peak,
+        **samples, "peak_bytes": peak,
         "graph_bytes": graph, "attached": graph > 0, "seen": "tensor", "place": "real", "errors": [item.packed() for item in errors], "device": device,
         "seconds": time.monotonic() - started, "mode": "run(steps)",
     }  # fmt: skip

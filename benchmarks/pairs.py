@@ -1,4 +1,4 @@
-"""Experiments on pairs: a file with ``def run(steps)`` and its corrected twin ``NAME.fixed.py``."""
+"""Experiments on the fixtures: a file with ``def run(steps)`` and its corrected twin ``NAME.fixed.py``."""
 
 from __future__ import annotations
 

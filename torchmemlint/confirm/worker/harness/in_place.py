@@ -1,7 +1,6 @@
-"""What the harness does with calls whose mistake is no graph that is kept: joins, checkpoints, gradients filled with zeros.
+"""Calls in the flagged statement that the harness takes the place of: joins, checkpoints, what fills gradients with zeros.
 
-Each of these takes the place of a call in the flagged statement (``calls.py`` puts it there), looks, and in the corrected
-variant does the work as the corrected code would.
+The mistake is no graph that is kept. Each looks, and in the corrected variant does the work as the corrected code would.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from typing import Any
 
 import torch
 
-from torchmemlint.confirm.worker import standins
-from torchmemlint.confirm.worker.standins import StandIn, StandInTensor
+from torchmemlint.confirm.worker.standins import Stage, StandIn, StandInTensor, as_standin, guess_of, leaves, link_to, marked
 from torchmemlint.rules.card import Correction
 from torchmemlint.torch_facts import TORCH
 
@@ -21,7 +19,8 @@ from torchmemlint.torch_facts import TORCH
 class Joins:
     """What a flagged ``cat`` gave, and in the corrected variant the room that it is written into."""
 
-    def __init__(self) -> None:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
         self.bytes: list[int] = []
         self._last: tuple[int, tuple[int, ...]] = (0, ())
         self._room: torch.Tensor | None = None
@@ -37,7 +36,7 @@ class Joins:
             again = bool(tensors) and _identity(tensors[0]) == self._last
             if again and correction:
                 result = self._written(function, arguments)
-            fitted = tensors if result is not None else _fitted(function, arguments)
+            fitted = tensors if result is not None else _fitted(self._stage, function, arguments)
         if result is None:
             result = function(fitted, *args[1:], **{key: value for key, value in kwargs.items() if key != "tensors"})
             self._room = None
@@ -59,7 +58,7 @@ class Joins:
         room = self._room
         if room is None or room.shape[dim] < end:
             shape = list(old.shape)
-            shape[dim] = start + (end - start) * (standins.STEPS + 2)
+            shape[dim] = start + (end - start) * (self._stage.steps + 2)
             room = old.new_empty(shape)
             room.narrow(dim, 0, start).copy_(old)
         for other in others:
@@ -68,7 +67,7 @@ class Joins:
         self._room = room
         result = room.narrow(dim, 0, end)
         if any(isinstance(tensor, StandInTensor) for tensor in tensors):
-            return standins.marked(standins.as_standin(result), standins.guess_of(tensors))
+            return marked(as_standin(self._stage, result), guess_of(tensors))
         return result
 
 
@@ -104,7 +103,7 @@ def _dimension(function: Callable[..., Any], arguments: dict[str, Any], old: tor
     return dim % old.dim()
 
 
-def _fitted(function: Callable[..., Any], arguments: dict[str, Any]) -> list[torch.Tensor]:
+def _fitted(stage: Stage, function: Callable[..., Any], arguments: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors, of which stand-ins take the shape that a real one has in the other dimensions (``torch.zeros(0, 512)``)."""
     tensors: list[torch.Tensor] = arguments["tensors"]
     real = next((t for t in tensors if not isinstance(t, StandInTensor) and t.dim() > 1), None)
@@ -116,23 +115,23 @@ def _fitted(function: Callable[..., Any], arguments: dict[str, Any]) -> list[tor
         shape = list(real.shape)
         shape[dim] = tensor.shape[dim] if dim < tensor.dim() else 1
         if isinstance(tensor, StandInTensor) and list(tensor.shape) != shape:
-            other = (torch.rand(shape) + standins.link_to([tensor])).to(real.dtype)
-            tensor = standins.marked(standins.as_standin(other), standins.guess_of(tensor))
+            other = (torch.rand(shape) + link_to(stage, [tensor])).to(real.dtype)
+            tensor = marked(as_standin(stage, other), guess_of(tensor))
         found.append(tensor)
     return found
 
 
-def let_go(receiver: Any, call: Callable[[], Any], free: bool) -> tuple[Any, int]:
+def let_go(stage: Stage, receiver: Any, call: Callable[[], Any], free: bool) -> tuple[Any, int]:
     """A ``zero_grad`` that keeps the gradients, of an optimizer, a module or a stand-in for one, or, with ``free``, one that does not;
     and the bytes of gradients that are allocated after it."""
     if isinstance(receiver, StandIn):
-        parameters = [standins.weight()]
+        parameters = [stage.weight()]
         result = call()
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad.zero_()
     else:
-        parameters = parameters_of(receiver)
+        parameters = _parameters_of(receiver)
         result = call()
     if free:
         for parameter in parameters:
@@ -141,7 +140,7 @@ def let_go(receiver: Any, call: Callable[[], Any], free: bool) -> tuple[Any, int
     return result, sum(held.values())
 
 
-def parameters_of(receiver: Any) -> list[Any]:
+def _parameters_of(receiver: Any) -> list[Any]:
     """The parameters of an optimizer or a module; the tensor itself."""
     if isinstance(receiver, torch.Tensor):
         return [receiver]
@@ -163,7 +162,7 @@ class Checkpoint:
     ) -> Any:
         """What the call gives, or what it would give as the corrected code has it."""
         sequential = getattr(function, "__name__", "") == "checkpoint_sequential"
-        if not _of_torch(function):
+        if getattr(function, "__module__", "") != "torch.utils.checkpoint":
             return function(*args, **kwargs)
         if sequential and not _has_input(function, args, kwargs):
             try:
@@ -173,7 +172,7 @@ class Checkpoint:
                 raise
         inputs = [*args[2 if sequential else 1 :], *(value for key, value in kwargs.items() if key not in _OWN)]
         self.hidden = self.hidden or any(isinstance(item, StandIn) for item in inputs)
-        asks = any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in standins.leaves(inputs))
+        asks = any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves(inputs))
         reentrant = kwargs.get("use_reentrant") is not False
         if correction is None:
             result = function(*args, **kwargs)
@@ -181,7 +180,7 @@ class Checkpoint:
             result = function(*args, **{**kwargs, "use_reentrant": False})
         else:
             result = _direct(function, args, kwargs, sequential)
-        tensors = [leaf for leaf in standins.leaves(result) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
         if torch.is_grad_enabled() and tensors and not any(tensor.requires_grad for tensor in tensors):
             self.ungraphed = True
         return result
@@ -189,10 +188,6 @@ class Checkpoint:
 
 _OWN = frozenset({"segments", "functions", "function", "preserve_rng_state", "debug", "context_fn", "use_reentrant", "early_stop",
                   "determinism_check"})  # fmt: skip
-
-
-def _of_torch(function: Any) -> bool:
-    return getattr(function, "__module__", "") == "torch.utils.checkpoint"
 
 
 def _has_input(function: Any, args: Any, kwargs: Any) -> bool:
