@@ -116,7 +116,7 @@ class PointsTo:
 
     def _evaluate(self, key: tuple[str, str, str]) -> tuple[Value, ...]:
         path, qualname, text = key
-        head, *steps = _PARTS.findall(text)
+        head, *steps = _PARTS.findall(text) or [""]  # a text that stands for any expression ("…") has no parts
         if head == "super" and steps[:1] == ["()"]:
             owner = self._owner(path, qualname)
             values: tuple[Value, ...] = (Super(owner),) if owner is not None else ()
