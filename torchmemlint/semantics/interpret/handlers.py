@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import names_inside, nodes_of, nodes_of_expr, walk
+from torchmemlint.lower.walk import names_inside, nodes_of, walk
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.interpret.fallbacks import (
     RUNS,
@@ -107,6 +107,8 @@ def done_again_in_parts(
         for inner in walk(inside)
         if isinstance(inner, ir.Call) and names_inside(target) & names_inside(inner.args)
     }
+    if not in_parts:
+        return None
     again = [
         (node, what)
         for node, what in recoveries(handler.body, statement.body, m, names_of_error(handler), state)
@@ -244,7 +246,7 @@ def verdict_names(body: list[ir.Stmt]) -> frozenset[str]:
     """Names that hold the answer to "is this about memory?" (``oom = "out of memory" in str(e)``)."""
     names = set()
     for statement in body:
-        if isinstance(statement, ir.Assign) and any(tests_message(n) for n in nodes_of_expr(statement.value)):
+        if isinstance(statement, ir.Assign) and any(tests_message(n) for n in walk(statement.value)):
             names |= {t.id for t in statement.targets if isinstance(t, ir.Name)}
     return frozenset(names)
 
@@ -281,7 +283,7 @@ def asks(test: ir.Expr, names: frozenset[str], error: str | None) -> bool | None
         case ir.Compare() if test.ops[0] == "not in" and tests_message(test):
             return False
         case _:
-            found = any(tests_message(n) or asks_helper(n, error) for n in nodes_of_expr(test))
+            found = any(tests_message(n) or asks_helper(n, error) for n in walk(test))
             return True if found else None
 
 
