@@ -122,7 +122,11 @@ def done_again_in_parts(
         for inner in walk(inside)
         if isinstance(inner, ir.Call)
     }
-    again = [(node, what) for node, what in again if calls[node] not in each and is_shown_to_run_model(m, calls[node])]
+    again = [
+        (node, what)
+        for node, what in again
+        if calls[node] not in each and m.world.memoize(is_shown_to_run_model, (m.ref, calls[node]))
+    ]
     if not again or is_behind_class(m, handler, statement, state):
         return None
     return OomHandler(m.site(handler.node), types, (), False, tuple(again), -1, False, of_any_error=True)
@@ -418,10 +422,10 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     return any(m.world.memoize(runs_model, ref) for ref in m.world.memoize(followed, (m.ref, callee)))
 
 
-def is_shown_to_run_model(m: Machine, callee: str) -> bool:
-    """Whether a call in the root runs a network by what it is called, or by what is visible of the function."""
-    refs = m.world.memoize(followed, (m.ref, callee))
-    return any(m.world.memoize(runs_model, ref) for ref in refs) if refs else purpose.may_be_network(callee)
+def is_shown_to_run_model(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+    """Whether a call in a function, by its text, runs a network by what it is called, or by what is visible of the function."""
+    refs = world.memoize(followed, call_in)
+    return any(world.memoize(runs_model, ref) for ref in refs) if refs else purpose.may_be_network(call_in[1])
 
 
 def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Machine, state: State) -> Recovery | None:
