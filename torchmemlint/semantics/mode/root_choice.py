@@ -425,11 +425,13 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """
     if facts.names & RUN_WHAT_THEY_GET:
         return True
-    if facts.names.isdisjoint(OF_TENSORS):
-        return any(is_network(world, ref, call) for call in calls_by_meaning(facts))
     owner = world.header(world.outermost(ref)).owner
     cls = ClassRef(ref.path, owner) if owner else None
-    return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
+    by_name = facts.names.isdisjoint(OF_TENSORS)
+    called = dict.fromkeys(call.callee for call in facts.calls)
+    if any(may_be_module(world, ref, cls, text) for text in called if not by_name or purpose.may_be_network(text)):
+        return True
+    return by_name and any(is_network(world, ref, call, by_name=False) for call in calls_by_meaning(facts))
 
 
 def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: str) -> bool:
