@@ -22,6 +22,9 @@ _BY_NAME = 5
 _MAX_ALIASES = 60
 """Names by which a function goes, beyond its own, that are followed."""
 
+_KEPT = 500
+"""Functions whose calls are kept by what they are called on: what asks for them asks for those of one class after the other."""
+
 _OUTSIDE = Callees((), True)
 _UNKNOWN = Callees((), False)
 
@@ -168,6 +171,8 @@ class CallResolver:
         """The calls of methods in a function, by what they are called on: each attribute of a class asks this of each of its methods."""
         found = self._by_receiver.get(ref)
         if found is None:
+            if len(self._by_receiver) == _KEPT:
+                self._by_receiver.clear()
             found = self._by_receiver[ref] = {}
             for call in facts.calls:
                 receiver, dot, _ = call.callee.rpartition(".")

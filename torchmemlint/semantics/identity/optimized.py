@@ -70,7 +70,7 @@ def _is_part_of_held(world: World, ref: FunctionRef, text: str) -> bool:
 
 def holds_tensors(world: World, ref: FunctionRef) -> bool:
     """Whether a function makes an optimizer of a list of tensors (``Adam([image])``)."""
-    return any(_listed(arg) for call in world.memoize(_constructors, ref) for arg in call.args[:1])
+    return any(_listed(arg) for call in _constructors(world, ref) for arg in call.args[:1])
 
 
 def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
@@ -177,9 +177,7 @@ def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether some optimizer in a network's scope is made with its parameters."""
     known = _where_named(world, *where_known(world, ref, text), text)
-    return any(
-        _is_given_all(world.facts(place), call, name) for place, name in known for call in world.memoize(_constructors, place)
-    )
+    return any(_is_given_all(world.facts(place), call, name) for place, name in known for call in _constructors(world, place))
 
 
 def _where_named(world: World, path: str, inside: str, text: str) -> list[tuple[FunctionRef, str]]:
@@ -205,7 +203,7 @@ def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
     asked, found = 0, []
     for place, known in _where_named(world, *where_known(world, ref, text), text):
         facts = world.facts(place)
-        made = world.memoize(_constructors, place)
+        made = _constructors(world, place)
         asked += sum(call.callee in {f"{known}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
         for position, call in enumerate(made):
             if _is_given_all(facts, call, known):
@@ -277,7 +275,7 @@ def _networks_held(world: World, makers: list[FunctionRef], alone: bool) -> set[
     held: set[str] = set()
     for maker in makers:
         asked = {call.callee for call in world.facts(maker).calls if call.callee.rpartition(".")[2] in PARAMETERS}
-        for call in world.memoize(_constructors, maker):
+        for call in _constructors(world, maker):
             first = call.args[0] if call.args else None
             if first is None:
                 return set()
@@ -420,11 +418,11 @@ def scope_of(world: World, path: str, inside: str, text: str) -> list[FunctionRe
 
 def makes_optimizer(world: World, ref: FunctionRef) -> bool:
     """Whether a function calls the constructor of an optimizer."""
-    return bool(world.memoize(_constructors, ref))
+    return bool(_constructors(world, ref))
 
 
 def _constructors(world: World, ref: FunctionRef) -> list[CallFact]:
-    """The calls of a function that make optimizers, or give one more parameters. To be memoized."""
+    """The calls of a function that make optimizers, or give one more parameters."""
     names = {call.callee: world.project.resolve(ref.path, call.callee, ref.qualname) for call in world.facts(ref).calls}
     made = {callee for callee, name in names.items() if name is not None and world.memoize(_is_optimizer_class, name)}
     return [call for call in world.facts(ref).calls if call.callee in made or call.callee.endswith(".add_param_group")]
@@ -442,7 +440,7 @@ def _is_optimizer_class(world: World, name: str) -> bool:
 def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function that makes optimizers may give one of them the module's parameters: it asks for them before it makes the
     last (what comes later copies weights), or hands the module to what may make one."""
-    made = world.memoize(_constructors, ref)
+    made = _constructors(world, ref)
     if _may_hold_element(world, ref, made, text):
         return True
     facts = world.facts(ref)
