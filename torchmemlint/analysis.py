@@ -120,7 +120,8 @@ def is_candidate(
         if not plain or may_infer(runs, ref, facts, checks):
             return True
     by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
-    if (by_name or words & OF_INFERENCE or words >= AS_AN_ARRAY) and may_infer(runs, ref, facts, checks):
+    as_array = words >= AS_AN_ARRAY and root_choice.reads_data(runs.world, ref)
+    if (by_name or words & OF_INFERENCE or as_array) and may_infer(runs, ref, facts, checks):
         return True
     for call in facts.calls:
         receiver, _, name = call.callee.rpartition(".")

@@ -22,6 +22,9 @@ _BY_NAME = 5
 _MAX_ALIASES = 60
 """Names by which a function goes, beyond its own, that are followed."""
 
+_KEPT = 500
+"""Functions whose calls are kept by what they are called on: what asks for them asks for those of one class after the other."""
+
 _OUTSIDE = Callees((), True)
 _UNKNOWN = Callees((), False)
 
@@ -39,6 +42,7 @@ class CallResolver:
         self._named_near = memoized(log, self._find_named_near)
         self._callees = memoized(log, self._resolve)
         self._overridden = memoized(log, self._is_always_overridden)
+        self._by_receiver: dict[FunctionRef, dict[str, list[CallFact]]] = {}
         self.common = _methods_of_everything(torch)
         """Names of methods that show nothing about an object."""
 
@@ -148,13 +152,10 @@ class CallResolver:
         if self._points_to.values(path, qualname, text):
             return None
         names: dict[str, CallFact] = {}
-        prefix = f"{text}."
-        for _, facts in self.around(FunctionRef(path, qualname), text):
-            for call in facts.calls:
-                if not call.callee.startswith(prefix):  # most: a look that takes a third of splitting the text
-                    continue
-                receiver, _, name = call.callee.rpartition(".")
-                if receiver == text and self.shows_class(name):
+        for ref, facts in self.around(FunctionRef(path, qualname), text):
+            for call in self._calls_on(ref, facts).get(text, ()):
+                name = call.callee.rpartition(".")[2]
+                if self.shows_class(name):
                     names.setdefault(name, call)
         shown = [self.by_shape(path, call.callee, call.keywords).refs for call in names.values()]
         if not shown or len(shown[0]) != 1:
@@ -165,6 +166,19 @@ class CallResolver:
         if not owner or self._classes.subclasses(klass):
             return None
         return klass if all(self._classes.method(klass, name) is not None for name in names) else None
+
+    def _calls_on(self, ref: FunctionRef, facts: FunctionFacts) -> dict[str, list[CallFact]]:
+        """The calls of methods in a function, by what they are called on: each attribute of a class asks this of each of its methods."""
+        found = self._by_receiver.get(ref)
+        if found is None:
+            if len(self._by_receiver) == _KEPT:
+                self._by_receiver.clear()
+            found = self._by_receiver[ref] = {}
+            for call in facts.calls:
+                receiver, dot, _ = call.callee.rpartition(".")
+                if dot:
+                    found.setdefault(receiver, []).append(call)
+        return found
 
     def shows_class(self, name: str) -> bool:
         """Whether the name of a method may show an object's class."""

@@ -13,12 +13,7 @@ from torchmemlint.lower import ir
 
 def nodes_of(body: list[ir.Stmt]) -> Iterator[object]:
     """Every statement and expression in a block."""
-    for statement in body:
-        yield from walk(statement)
-
-
-def nodes_of_expr(expr: ir.Expr) -> Iterator[object]:
-    yield from walk(expr)
+    return walk(body)
 
 
 FIELDS: dict[type, tuple[str, ...]] = {
@@ -29,33 +24,39 @@ FIELDS: dict[type, tuple[str, ...]] = {
 """Type of a node of the IR → the names of its fields."""
 
 
-def walk(node: object) -> Iterator[object]:
-    if isinstance(node, ir.Function):
-        return
-    if isinstance(node, (list, tuple)):
-        for item in node:
-            yield from walk(item)
-        return
-    names = FIELDS.get(type(node))
-    if names is None:
-        return
-    yield node
-    for name in names:
-        value = getattr(node, name)
-        if type(value) in FIELDS or isinstance(value, (list, tuple)):
-            yield from walk(value)
+_PARTS = {kind: names[::-1] for kind, names in FIELDS.items()}
+"""As ``FIELDS``, the last name first: what is taken from the end of a list is then in the order of the text."""
+
+
+def walk(part: object) -> Iterator[object]:
+    return _below(part, _OUTSIDE_FUNCTIONS)
 
 
 def everything(part: object) -> Iterator[object]:
     """As ``walk``, and into nested functions."""
+    return _below(part, _PARTS)
+
+
+_OUTSIDE_FUNCTIONS = {kind: names for kind, names in _PARTS.items() if kind is not ir.Function}
+
+
+def _below(part: object, parts: dict[type, tuple[str, ...]]) -> Iterator[object]:
+    """The nodes of these types, with a list of what is to be looked at: a generator in a generator hands on each node at each level."""
     waiting = [part]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, (list, tuple)):
-            waiting += reversed(node)
-        elif (names := FIELDS.get(type(node))) is not None:
+        kind = type(node)
+        if kind is list or kind is tuple:
+            waiting += node[::-1]  # type: ignore[index]
+        elif (names := parts.get(kind)) is not None:
             yield node
-            waiting += [getattr(node, name) for name in reversed(names)]
+            for name in names:
+                value = getattr(node, name)
+                if value and type(value) not in _PLAIN:
+                    waiting.append(value)
+
+
+_PLAIN = frozenset({str, int, bool})
 
 
 def names_inside(part: object) -> set[str]:

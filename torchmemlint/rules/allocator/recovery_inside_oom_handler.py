@@ -81,6 +81,7 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.rules.fact import Fact, Known
+from torchmemlint.semantics.interpret import is_shown_to_run_model
 from torchmemlint.semantics.roots import Runs
 from torchmemlint.semantics.state import GraphKind, Mode, OomHandler
 from torchmemlint.torch_facts import TORCH
@@ -123,11 +124,13 @@ AGAIN = (*ASKS, "host-retry")
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    """A function that catches any error, and calls something in a loop that it calls outside of that as well: it may do again what failed."""
+    """A function that catches any error, and calls in a loop what it calls outside of that as well, and what runs a network: it may do
+    again what failed."""
     if WIDE.isdisjoint(facts.names):
         return False
     depths: dict[str, int] = {}
-    return any(call.args and depths.setdefault(call.callee, call.loops) != call.loops for call in facts.calls)
+    again = {call.callee for call in facts.calls if call.args and depths.setdefault(call.callee, call.loops) != call.loops}
+    return any(runs.world.memoize(is_shown_to_run_model, (ref, callee)) for callee in sorted(again))
 
 
 WIDE = frozenset(name.rpartition(".")[2] for name in TORCH.words["wide-exceptions"])

@@ -70,7 +70,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.device.outputs_accumulated_on_device import is_no_data_set
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.mode import stores_in_loop
+from torchmemlint.semantics.mode import reaches_network, stores_in_loop
 from torchmemlint.semantics.roots import Runs
 from torchmemlint.semantics.state import VIEW, Store, StoreKind
 from torchmemlint.torch_facts import TORCH
@@ -93,7 +93,7 @@ EVENT = Store
 
 
 def may_find(ref: FunctionRef, runs: Runs) -> bool:
-    return stores_in_loop(runs.world, ref)
+    return stores_in_loop(runs.world, ref) and (runs.world.is_hook(ref) or reaches_network(runs.world, ref))
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:

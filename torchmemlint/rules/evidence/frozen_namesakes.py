@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import everything, nodes_of_expr
+from torchmemlint.lower.walk import everything, walk
 from torchmemlint.lower.written import dotted
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
@@ -104,7 +104,7 @@ def statements_of(world: World, ref: FunctionRef) -> Iterator[object]:
 
 
 def names_in(expr: ir.Expr) -> set[str]:
-    return {part.id for part in nodes_of_expr(expr) if isinstance(part, ir.Name)}
+    return {part.id for part in walk(expr) if isinstance(part, ir.Name)}
 
 
 def is_frozen_in(facts: FunctionFacts, name: str) -> bool:

@@ -43,11 +43,11 @@ def facts_of(candidate: Candidate) -> Iterator[Fact]:
     yield from demand.in_the_run(candidate)
     yield from alive.facts(candidate)
     yield from identity.shown(candidate)
-    if not stands_here(candidate.event, candidate.flow):
-        yield Fact("stands-elsewhere", "it runs in a function that is checked separately")
     yield from demand.in_the_function(candidate)
     yield from demand.without_backward(candidate)
     yield from mode.inside(candidate)
+    if not stands_here(candidate.event, candidate.flow):
+        yield Fact("stands-elsewhere", "it runs in a function that is checked separately")
     yield from frozen.by_others(candidate)
     yield from demand.by_callers(candidate)
     if not candidate.done:

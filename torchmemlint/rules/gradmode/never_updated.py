@@ -43,8 +43,6 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
-    if not trained and not may_reach_backward(flow.runs.fate_here(record, event.gid)):
-        return False
     if not flow.own(event.site):
         callee, name = flow.frame(event.site).ref, name_in_root(event, flow)
         if not name or is_copy(world, callee, event.what) or is_left_out(world, callee, event.what):
@@ -56,6 +54,8 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     if is_handed_on(event, flow) or reads_gradients(event, flow):
         return False
     if evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what):
+        return False
+    if not trained and not may_reach_backward(flow.runs.fate_here(record, event.gid)):
         return False
     before = [record.graphs[gid] for gid in record.ancestors(event.parents)]
     if any(g.kind is GraphKind.WANTED or (g.kind is GraphKind.LEAF and flow.own(g.site)) for g in before):

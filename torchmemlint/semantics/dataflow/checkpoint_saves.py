@@ -13,7 +13,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.calls import MAX_FUNCTIONS
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import everything, nodes_of_expr
+from torchmemlint.lower.walk import everything, walk
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.dataflow.released_names import Placed, binds, text_of_function
 from torchmemlint.semantics.dataflow.restored_state import has_no_tensors, is_optimizer
@@ -191,7 +191,7 @@ def nodes_of_file(world: World, ref: FunctionRef, node: int) -> list[int]:
     if call is None or not call.args:
         return []
     file = call.args[0].value
-    names = {part.id for part in nodes_of_expr(file) if isinstance(part, ir.Name)}
+    names = {part.id for part in walk(file) if isinstance(part, ir.Name)}
     given = world.memoize_of_function(assignments, world.outermost(ref))
     return [file.node, *(each.value.node for each in given if any(dotted(target) in names for target in each.targets))]
 
@@ -207,7 +207,7 @@ def own_calls(statement: ir.Stmt) -> Iterator[ir.Call]:
     match statement:
         case ir.ExprStmt() | ir.Assign() | ir.Return():
             if statement.value is not None:
-                yield from (part for part in nodes_of_expr(statement.value) if isinstance(part, ir.Call))
+                yield from (part for part in walk(statement.value) if isinstance(part, ir.Call))
         case _:
             return
 
@@ -238,7 +238,7 @@ class Text:
 
     def file(self, expr: ir.Expr, place: int, depth: int = 0) -> str:
         """The last part of a path, where it is written out in an expression or in what its names are bound to."""
-        parts = [part for part in nodes_of_expr(expr) if isinstance(part, (ir.Const, ir.Name))]
+        parts = [part for part in walk(expr) if isinstance(part, (ir.Const, ir.Name))]
         for part in reversed(parts):
             if isinstance(part, ir.Const) and isinstance(part.value, str):
                 name = PurePosixPath(part.value).name
@@ -300,7 +300,7 @@ class Text:
             if not isinstance(key, ir.Const):
                 return None
             found = self.kept(value, place, depth + 1)
-            if found is None and any(isinstance(part, ir.Call) and is_state(part) for part in nodes_of_expr(value)):
+            if found is None and any(isinstance(part, ir.Call) and is_state(part) for part in walk(value)):
                 found = ELSEWHERE
             if found is not None and any(found):
                 (elsewhere if found[1] else on_host).add(str(key.value))

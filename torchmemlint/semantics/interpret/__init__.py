@@ -19,6 +19,7 @@ from torchmemlint.semantics.interpret.expressions import evaluate_constant
 from torchmemlint.semantics.interpret.handlers import (
     CATCHES_OOM,
     OOM_WORDS,
+    is_shown_to_run_model,
     names_oom_class,
     names_other_device,
     reads_error,
@@ -54,6 +55,7 @@ __all__ = [
     "in_role",
     "is_plain_name",
     "is_plain_type",
+    "is_shown_to_run_model",
     "items_of",
     "iterate",
     "leaf_tensor",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import names_inside, nodes_of, nodes_of_expr, walk
+from torchmemlint.lower.walk import names_inside, nodes_of, walk
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.interpret.fallbacks import (
     RUNS,
@@ -107,6 +107,8 @@ def done_again_in_parts(
         for inner in walk(inside)
         if isinstance(inner, ir.Call) and names_inside(target) & names_inside(inner.args)
     }
+    if not in_parts:
+        return None
     again = [
         (node, what)
         for node, what in recoveries(handler.body, statement.body, m, names_of_error(handler), state)
@@ -120,7 +122,11 @@ def done_again_in_parts(
         for inner in walk(inside)
         if isinstance(inner, ir.Call)
     }
-    again = [(node, what) for node, what in again if calls[node] not in each and is_shown_to_run_model(m, calls[node])]
+    again = [
+        (node, what)
+        for node, what in again
+        if calls[node] not in each and m.world.memoize(is_shown_to_run_model, (m.ref, calls[node]))
+    ]
     if not again or is_behind_class(m, handler, statement, state):
         return None
     return OomHandler(m.site(handler.node), types, (), False, tuple(again), -1, False, of_any_error=True)
@@ -244,7 +250,7 @@ def verdict_names(body: list[ir.Stmt]) -> frozenset[str]:
     """Names that hold the answer to "is this about memory?" (``oom = "out of memory" in str(e)``)."""
     names = set()
     for statement in body:
-        if isinstance(statement, ir.Assign) and any(tests_message(n) for n in nodes_of_expr(statement.value)):
+        if isinstance(statement, ir.Assign) and any(tests_message(n) for n in walk(statement.value)):
             names |= {t.id for t in statement.targets if isinstance(t, ir.Name)}
     return frozenset(names)
 
@@ -281,7 +287,7 @@ def asks(test: ir.Expr, names: frozenset[str], error: str | None) -> bool | None
         case ir.Compare() if test.ops[0] == "not in" and tests_message(test):
             return False
         case _:
-            found = any(tests_message(n) or asks_helper(n, error) for n in nodes_of_expr(test))
+            found = any(tests_message(n) or asks_helper(n, error) for n in walk(test))
             return True if found else None
 
 
@@ -416,10 +422,10 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     return any(m.world.memoize(runs_model, ref) for ref in m.world.memoize(followed, (m.ref, callee)))
 
 
-def is_shown_to_run_model(m: Machine, callee: str) -> bool:
-    """Whether a call in the root runs a network by what it is called, or by what is visible of the function."""
-    refs = m.world.memoize(followed, (m.ref, callee))
-    return any(m.world.memoize(runs_model, ref) for ref in refs) if refs else purpose.may_be_network(callee)
+def is_shown_to_run_model(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+    """Whether a call in a function, by its text, runs a network by what it is called, or by what is visible of the function."""
+    refs = world.memoize(followed, call_in)
+    return any(world.memoize(runs_model, ref) for ref in refs) if refs else purpose.may_be_network(call_in[1])
 
 
 def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Machine, state: State) -> Recovery | None:

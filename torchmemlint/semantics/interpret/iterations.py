@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import names_bound
-from torchmemlint.lower.walk import names_inside, nodes_of, nodes_of_expr
+from torchmemlint.lower.walk import names_inside, nodes_of, walk
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.state import Kind, Machine, Obj, Value, World
 from torchmemlint.torch_facts import TORCH
@@ -120,7 +120,7 @@ def _stays(statement: ir.For | ir.While, expr: ir.Expr) -> bool:
     """Whether an expression of constants, names, and the length of what the loop goes over is the same in all of its iterations."""
     names = names_inside(expr)
     over = names_inside(statement.iterable) if isinstance(statement, ir.For) else set()
-    for part in nodes_of_expr(expr):
+    for part in walk(expr):
         match part:
             case ir.Call(func=ir.Name(id="len"), args=[ir.Arg(value=ir.Name(id=measured))]) if measured in over:
                 pass
@@ -128,7 +128,7 @@ def _stays(statement: ir.For | ir.While, expr: ir.Expr) -> bool:
                 pass
             case _:
                 return False
-    return names.isdisjoint(names_bound(statement))
+    return not names or names.isdisjoint(names_bound(statement))
 
 
 def counter_of(m: Machine, target: ir.Expr, iterable: Value) -> str:

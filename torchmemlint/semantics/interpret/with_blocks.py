@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import nodes_of, nodes_of_expr
+from torchmemlint.lower.walk import nodes_of, walk
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.mode import assumed, project_manager_mode
 from torchmemlint.semantics.state import (
@@ -36,7 +36,7 @@ def hands_out(block: list[ir.Stmt], body: list[ir.Stmt]) -> bool:
     if any(value is not None and not isinstance(value, ir.Const) for value in returns):
         return True
     targets = [t for node in nodes_of(block) if isinstance(node, ir.Assign) for t in node.targets]
-    bound = {t.id for target in targets for t in nodes_of_expr(target) if isinstance(t, ir.Name)}
+    bound = {t.id for target in targets for t in walk(target) if isinstance(t, ir.Name)}
     given = [node.value for node in nodes_of(body) if isinstance(node, ir.Return)]
     parts = [part for value in given if isinstance(value, ir.Sequence) for part in value.items]
     return any(isinstance(part, ir.Name) and part.id in bound for part in [*given, *parts])

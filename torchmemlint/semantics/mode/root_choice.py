@@ -13,7 +13,7 @@ from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import ArgFact, CallFact, FunctionFacts
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.identity import class_kind, looks_like_module
+from torchmemlint.semantics.identity import class_kind, has_parameters, looks_like_module
 from torchmemlint.semantics.mode import purpose
 from torchmemlint.semantics.mode.grad_guards import start_mode
 from torchmemlint.semantics.state import MODULE, Kind, World
@@ -27,27 +27,69 @@ DEVICE_WORDS = TORCH.words["device-words"]
 CUTS = TORCH.words["detaches"] | TORCH.words["reads-out"]
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
+MAX_DEPTH = 5
+"""Calls over which a network is looked for: as many as a run follows (``models.functions``)."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
 DRAWS = re.compile(r"\bnext\(")
 """An iteration that takes its batch itself."""
 NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = TORCH.words["runs-its-argument"]
 """Functions that call their argument: facts leave ``map`` out, and list the others by their own name."""
+OF_TENSORS = TORCH.words["tensor-evidence"] | TORCH.words["of-tensors"]
+"""Words without which only a name, or the class, shows that what is called is a module."""
 OF_EVERYTHING = TORCH.words["methods-of-plain-objects"].union(*map(dir, (list, dict, set, str, bytes, float)))
 """Methods of containers, strings, files, patterns and loggers."""
 
 
 def may_build_graphs(world: World, ref: FunctionRef) -> bool:
-    """Whether the function may run a model with grad mode on in its own statements: nothing else can be inference with grad.
-
-    Errs on the side of yes. What is no model: functions and classes of the project and of other packages, methods of the
-    function's own class, and methods of other objects that neither have a name that runs a model nor are attributes.
-    """
+    """Whether the function may run a model with grad mode on in its own statements: nothing else can be inference with grad."""
     if world.project.is_test(ref):
         return False
     return (
         any(may_run_model(world, each, facts) for each, facts in family(world, ref)) and start_mode(world, ref) in WITH_GRAPHS
     )
+
+
+def reads_data(world: World, ref: FunctionRef) -> bool:
+    """Whether the function reads the ``data`` of something: what only sets it, cuts nothing off."""
+    return any(
+        ".data." in f"{text}."
+        for _, facts in family(world, ref)
+        for text in (*facts.reads, *(call.callee for call in facts.calls))
+    )
+
+
+def reaches_network(world: World, ref: FunctionRef) -> bool:
+    """Whether the function may run a model, or calls a function of the project that runs a network, over as many calls as a run follows:
+    only then can it have what a network gives."""
+    if any(may_run_model(world, each, facts) for each, facts in family(world, ref)):
+        return True
+    owner = world.header(ref).owner
+    cls = ClassRef(ref.path, owner) if owner else None
+    return any(world.memoize(_reaches_network, (*each, MAX_DEPTH - 1)) for each in called_on(world, ref, cls))
+
+
+def _reaches_network(world: World, asked: tuple[FunctionRef, ClassRef | None, int]) -> bool:
+    ref, cls, depth = asked
+    return any(is_network(world, each, call) for each, facts in family(world, ref) for call in calls_by_meaning(facts)) or (
+        depth > 0 and any(world.memoize(_reaches_network, (*each, depth - 1)) for each in called_on(world, ref, cls))
+    )
+
+
+def called_on(world: World, ref: FunctionRef, cls: ClassRef | None) -> dict[tuple[FunctionRef, ClassRef | None], None]:
+    """The functions of the project that a function may call where its object is of a class, or of one below it; each with the class of
+    its object where that is the same."""
+    found: dict[tuple[FunctionRef, ClassRef | None], None] = {}
+    only = cls if cls is not None and not world.project.subclasses(cls) else None
+    inside = dict(family(world, ref))
+    for each, facts in inside.items():
+        for call in calls_by_meaning(facts):
+            owner, _, name = call.callee.partition(".")
+            own = world.project.method(only, name) if only is not None and owner == "self" else None
+            refs = (own,) if own is not None else callees(world, each, call).refs
+            same = only if own is not None or owner == "super()" else None
+            found |= {(callee, same): None for callee in refs if callee not in inside}
+    return found
 
 
 def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
@@ -126,6 +168,8 @@ def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = T
         return bool(receiver) and call.used is not ResultUse.DROPPED and has_one_of_everything(world, ref, callee, by_name)
     reached = callees(world, ref, call)
     if reached.refs and all(is_of_module(world, each) for each in reached.refs):
+        if not any(has_parameters(world, ClassRef(each.path, world.header(each).owner)) for each in reached.refs):
+            return False
         direct = all(each.qualname.rpartition(".")[2] in TORCH.words["forward"] for each in reached.refs)
         return direct or call.used is not ResultUse.DROPPED
     if reached.certain and reached.refs:
@@ -133,7 +177,7 @@ def is_network(world: World, ref: FunctionRef, call: CallFact, by_name: bool = T
     for text in (callee, receiver):
         if not text or text in ("self", "cls") or (text == receiver and call.used is ResultUse.DROPPED):
             continue
-        found = world.project.class_of(ref.path, ref.qualname, text)
+        found = world.project.class_of(ref.path, ref.qualname, text.removesuffix("[]"))
         if isinstance(found, ClassRef):
             return bool(world.is_module_class(found))
         kind = class_kind(found) if found is not None else Kind.THING
@@ -375,12 +419,21 @@ def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, Functi
 
 
 def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
-    """Whether one function's own calls may run a module."""
+    """Whether one function's own calls may run a module.
+
+    Errs on the side of yes where something is done with a tensor. What is no model: functions and classes of the project and of other
+    packages, methods of the function's own class, and methods of other objects that neither have a name that runs a model nor are
+    attributes.
+    """
     if facts.names & RUN_WHAT_THEY_GET:
         return True
     owner = world.header(world.outermost(ref)).owner
     cls = ClassRef(ref.path, owner) if owner else None
-    return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
+    by_name = facts.names.isdisjoint(OF_TENSORS)
+    called = dict.fromkeys(call.callee for call in facts.calls)
+    if any(may_be_module(world, ref, cls, text) for text in called if not by_name or purpose.may_be_network(text)):
+        return True
+    return by_name and any(is_network(world, ref, call, by_name=False) for call in calls_by_meaning(facts))
 
 
 def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: str) -> bool:

@@ -420,9 +420,8 @@ class Runs:
         family = descendants(record, gid)
         if family & record.backwarded:
             return Fate(True)
-        sinks = sorted(
-            {s for g in family for s in record.sinks.get(g, ())}, key=lambda s: (s.site.frame, s.site.node, s.kind, s.how)
-        )
+        found = set[Sink]().union(*(record.sinks[each] for each in family if each in record.sinks))
+        sinks = sorted(found, key=lambda s: (s.site.frame, s.site.node, s.kind, s.how))
         return Fate(
             False,
             cuts=tuple(
