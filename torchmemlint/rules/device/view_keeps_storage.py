@@ -93,7 +93,7 @@ EVENT = Store
 
 
 def may_find(ref: FunctionRef, runs: Runs) -> bool:
-    return stores_in_loop(runs.world, ref) and (runs.world.is_hook(ref) or reaches_network(runs.world, ref))
+    return stores_in_loop(runs.world, ref) and (runs.world.hook(ref) is not None or reaches_network(runs.world, ref))
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:

@@ -35,8 +35,6 @@ DRAWS = re.compile(r"\bnext\(")
 NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = TORCH.words["runs-its-argument"]
 """Functions that call their argument: facts leave ``map`` out, and list the others by their own name."""
-OF_TENSORS = TORCH.words["tensor-evidence"] | TORCH.words["of-tensors"]
-"""Words without which only a name, or the class, shows that what is called is a module."""
 OF_EVERYTHING = TORCH.words["methods-of-plain-objects"].union(*map(dir, (list, dict, set, str, bytes, float)))
 """Methods of containers, strings, files, patterns and loggers."""
 
@@ -421,19 +419,14 @@ def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, Functi
 def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """Whether one function's own calls may run a module.
 
-    Errs on the side of yes where something is done with a tensor. What is no model: functions and classes of the project and of other
-    packages, methods of the function's own class, and methods of other objects that neither have a name that runs a model nor are
-    attributes.
+    Errs on the side of yes. What is no model: functions and classes of the project and of other packages, methods of the
+    function's own class, and methods of other objects that neither have a name that runs a model nor are attributes.
     """
     if facts.names & RUN_WHAT_THEY_GET:
         return True
     owner = world.header(world.outermost(ref)).owner
     cls = ClassRef(ref.path, owner) if owner else None
-    by_name = facts.names.isdisjoint(OF_TENSORS)
-    called = dict.fromkeys(call.callee for call in facts.calls)
-    if any(may_be_module(world, ref, cls, text) for text in called if not by_name or purpose.may_be_network(text)):
-        return True
-    return by_name and any(is_network(world, ref, call, by_name=False) for call in calls_by_meaning(facts))
+    return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
 
 
 def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: str) -> bool:
