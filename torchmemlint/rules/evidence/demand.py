@@ -21,7 +21,6 @@ from torchmemlint.rules.evidence.wanted_graphs import (
     takes_gradients,
 )
 from torchmemlint.rules.fact import Fact, Known
-from torchmemlint.rules.reach import is_called_in_loops
 from torchmemlint.semantics.mode import purpose
 from torchmemlint.semantics.roots import Fate, descendants
 from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World
@@ -43,7 +42,7 @@ def in_the_function(candidate: Candidate) -> Iterator[Fact]:
         yield Fact("part-of-a-step", "the result may be trained in the enclosing step or forward", Known.ASSUMED)
     if here.never_read and not (evaluated or is_unread(event, flow)):
         yield Fact("use-unknown", "the use of the result is unknown", Known.ASSUMED)
-    if here.never_read and not (event.site.loops or beside or evaluated or is_called_in_loops(candidate.root, flow)):
+    if here.never_read and not (event.site.loops or beside or evaluated):
         yield Fact("unused-once", "the result is unused, and the call runs once")
     if TORCH.names["gradient-flag"] in record.evidence.get(event.gid, ()):
         yield Fact("checks-for-a-graph", "the function checks whether there is a graph")
