@@ -39,7 +39,7 @@ FIXTURES = "tests/test_rules.py"
 NUMBER = 50
 SEED = 46
 KINDS = {"fast": "not slow", "slow": "slow"}
-LONGEST = {"fast": 60, "slow": 600}
+LONGEST = {"fast": 300, "slow": 1200}
 """Seconds that one test may take; a mistake that makes it hang is noticed."""
 SOON = 100
 """So many tests are tried for a mistake alone."""
