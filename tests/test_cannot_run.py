@@ -178,3 +178,156 @@ def test_a_folder_and_a_file_in_it_of_one_name() -> None:
 )
 def test_calls(above: str, before: str, words: str) -> None:
     assert reason(above, before) == (f"it cannot run: the call of `{words}(…)` does not fit its parameters" if words else "")
+
+
+PARSER = """\
+import argparse, yaml
+
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch-size", "-b", type=int)
+    {more}
+    return parser.parse_args()
+
+def run(options):
+    evaluate(Net().cuda(), torch.zeros(4, 2, 3, 8, 8), options)
+
+"""
+STARTS = PROGRAM.replace("loader):", "loader, args):").replace(
+    "evaluate(Net().cuda(), torch.zeros(4, 2, 3, 8, 8))", "args = get_args()\n    run(args)"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "before", "lacks"),
+    [
+        ("pass", "args.depth", True),
+        ("pass", "args.batch_size", False),
+        ("pass", "args.b", False),
+        ("parser.add_argument('--depth')", "args.depth", False),
+        ("parser.add_argument('--size', dest='depth')", "args.depth", False),
+        ("parser.set_defaults(depth=3)", "args.depth", False),
+        ("parser.add_subparsers(dest='depth')", "args.depth", False),
+        ("group = parser.add_argument_group('a')\n    group.add_argument('--depth')", "args.depth", False),
+        ("for name in yaml.load('a'): parser.add_argument(name)", "args.depth", False),
+        ("parser.add_argument(*yaml.load('a'))", "args.depth", False),
+        ("yaml.add_options(parser)", "args.depth", False),
+        ("parser = argparse.ArgumentParser(parents=[yaml.parser])", "args.depth", False),
+        ("parser = yaml.Parser()", "args.depth", False),
+        ("if parser: return yaml.load('a')", "args.depth", False),
+        ("pass", "args.depth = 3\nargs.depth", False),
+        ("pass", "vars(args).update(yaml.load('a'))\nargs.depth", False),
+        ("pass", "args.__dict__.update(yaml.load('a'))\nargs.depth", False),
+        ("pass", "for name in yaml.load('a'): setattr(args, name, 1)\nargs.depth", False),
+        ("pass", "args = yaml.load('a')\nargs.depth", False),
+        ("pass", "if hasattr(args, 'depth') and args.depth: pass", False),
+        ("pass", "args.__class__", False),
+    ],
+)
+def test_options(more: str, before: str, lacks: bool) -> None:
+    before = before.replace("\n", "\n    ")
+    text = STARTS.format(above=PARSER.format(more=more), before=before)
+    (found,) = [one for one in alarms({"nets.py": NETS, "train.py": text}, "TML201") if one.function == "evaluate"]
+    assert (found.severity is Severity.NOTE) == lacks
+    assert ("nothing defines `args.depth`" in found.cost) == lacks
+
+
+@pytest.mark.parametrize(
+    ("imported", "package", "words"),
+    [
+        ("from kit import Later\nLater()", "limit = 3", "it cannot run: its file imports `Later`, which is not there"),
+        ("from kit import Later\nLater()", "from kit.more import Later", ""),
+        ("from kit import Later\nLater()", "from elsewhere import *", ""),
+        ("from kit import later\nlater.run()", "limit = 3", ""),  # which may be generated, or compiled
+        ("from kit import more\nmore.run()", "limit = 3", ""),
+    ],
+)
+def test_what_a_package_lacks(imported: str, package: str, words: str) -> None:
+    kit = {"kit/__init__.py": f"import torch\n{package}\n", "kit/more.py": "import torch\nLater = print\n"}
+    text = PROGRAM.format(above=imported, before="pass")
+    (found,) = [one for one in alarms(kit | {"nets.py": NETS, "train.py": text}, "TML201") if one.path.endswith("train.py")]
+    assert (found.severity is Severity.NOTE) == bool(words)
+    assert words in found.cost
+
+
+KIT = {"kit/__init__.py": "import torch\n", "kit/tools/__init__.py": "", "kit/tools/more.py": "import torch\nlimit = 3\n"}
+
+
+@pytest.mark.parametrize(
+    ("above", "is_note"),
+    [
+        ("from kit.tools.more import limit\nfrom kit.tools import Later\nLater()", True),
+        ("from kit.tools import Later\nLater()", False),  # it may be another kit, which is installed
+        ("from kit.tools.less import limit\nfrom kit.tools import Later\nLater()", False),
+        ("from kit.tools.more import limit", False),
+    ],
+)
+def test_a_package_in_a_folder_above(above: str, is_note: bool) -> None:
+    files = KIT | {"scripts/a/nets.py": NETS, "scripts/a/train.py": PROGRAM.format(above=above, before="pass")}
+    (found,) = [one for one in alarms(files, "TML201") if one.path.endswith("train.py")]
+    assert (found.severity is Severity.NOTE) == is_note
+
+
+AGENT = """\
+import torch
+from nets import Net
+
+class Agent:
+    def __init__(self):
+        self.net = Net().cuda()
+
+    def evaluate(self, loader):
+        self.net.eval()
+        for images in loader:
+            print(self.net(images.cuda()).argmax(1))
+
+    def part(self, at):
+        return {taken}
+"""
+CALLER = """\
+import torch
+from agent import Agent
+{above}
+def run(agent: Agent, loader):
+    agent.evaluate(loader)
+
+def main():
+    agent, loader = Agent(), torch.zeros(4, 2, 3, 8, 8)
+    {before}
+    run(agent, loader)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "above", "before", "words"),
+    [
+        ("at", "", "pass", ""),
+        ("at", "def size(a): pass", "size()", "it cannot run: the call of `size(…)` does not fit its parameters"),
+        (
+            "at",
+            "DEBUG = False",
+            "if not DEBUG:\n        return",
+            "it is never reached: `DEBUG` is always False",
+        ),
+        ("at", "DEBUG = False", "if DEBUG:\n        print(agent)", ""),
+        ("at", "def size(a): pass", "try: size()\n    except TypeError: pass", ""),
+        ("at", "from more import Later", "pass", "it cannot run: its file imports `Later`, which is not there"),
+        (
+            "getattr(self, 'part_{}'.format(at))",
+            "def size(a): pass",
+            "size()",
+            "it cannot run: the call of `size(…)` does not fit",
+        ),
+        ("getattr(self, 'eval{}'.format(at))", "def size(a): pass", "size()", ""),
+        ("getattr(self, 'eval%d' % at)", "def size(a): pass", "size()", ""),
+    ],
+)
+def test_callers_that_do_not_come_to_the_call(taken: str, above: str, before: str, words: str) -> None:
+    texts = {"agent.py": AGENT.format(taken=taken), "train.py": CALLER.format(above=above, before=before)}
+    files = texts | {"nets.py": NETS, "more.py": "import torch\n"}
+    (found,) = [one for one in alarms({f"scripts/{name}": text for name, text in files.items()}, "TML201")]
+    assert (found.severity is Severity.NOTE) == bool(words)
+    assert words in found.cost

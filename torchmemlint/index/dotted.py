@@ -136,8 +136,8 @@ def _annotation_in(text: str) -> str:
 
 
 def name_pattern(node: ast.expr) -> str:
-    """A name that is put together (``f"get_{kind}_feature"``, ``"get_" + kind``) with ``*`` for what is not known; "*" for anything
-    else."""
+    """A name that is put together (``f"get_{kind}_feature"``, ``"get_" + kind``, ``"layer{}".format(at)``) with ``*`` for what is not
+    known; "*" for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -145,8 +145,13 @@ def name_pattern(node: ast.expr) -> str:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return name_pattern(node.left) + name_pattern(node.right)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
-        return name_pattern(node.left).replace("%s", "*")
+        return _CONVERSIONS.sub("*", name_pattern(node.left))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _FIELDS.sub("*", name_pattern(node.func.value))
     return "*"
+
+
+_CONVERSIONS, _FIELDS = re.compile(r"%[^a-zA-Z]*[a-zA-Z]"), re.compile(r"\{[^{}]*\}")
 
 
 def alternative(value: ast.BoolOp | ast.IfExp) -> str:

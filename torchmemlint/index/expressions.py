@@ -152,7 +152,7 @@ def call(walk: Walk, node: ast.Call, depth: int, used: ResultUse) -> str:
         args.append(argument_fact(walk, keyword.arg or "**", keyword.value, depth))
     if callee in walk.plain:
         return f"{callee}()"
-    if callee == "getattr" and len(args) > 1 and not args[1].name and not args[1].const:
+    if callee == "getattr" and len(args) > 1 and not args[1].const:
         pattern = name_pattern(node.args[1])
         if pattern.strip("*"):
             args[1] = ArgFact("", "", "", pattern)

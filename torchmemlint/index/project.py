@@ -15,7 +15,8 @@ from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.queries import calls, certain, classes, constants, contents, entered, gradmode, idle, names
+from torchmemlint.index.queries import arguments_fit, calls, certain, classes, constants, contents, gradmode, idle, names
+from torchmemlint.index.queries import options as parsed
 from torchmemlint.index.query_log import QueryLog
 from torchmemlint.index.references import ClassRef, FunctionRef
 
@@ -167,6 +168,8 @@ class Project:
     is_part_of_program = query(contents.is_part_of_program)
     files_of_programs = query(contents.files_of_programs)
     has_visible_users_alone = query(contents.has_visible_users_alone)
+    has_visible_callers = query(contents.has_visible_callers)
+    is_imported_by_name = query(contents.is_imported_by_name)
 
     # --- what names and expressions mean
 
@@ -217,8 +220,9 @@ class Project:
     is_stored_by_name = query(certain.is_stored_by_name)
     constant = query(constants.constant)
     lacks = query(constants.lacks)
-    does_not_fit = query(entered.does_not_fit)
-    why_not_entered = query(entered.why_not_entered)
+    does_not_fit = query(arguments_fit.does_not_fit)
+    options = query(parsed.options)
+    is_option_alone = query(parsed.is_option_alone)
 
     # --- grad mode and gradients
 

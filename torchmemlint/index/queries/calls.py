@@ -59,7 +59,7 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
     callers = linked.calls.callers(ref)
     if callers.escapes:
         return ()
-    params = _params(linked, ref)
+    params = parameters(linked, ref)
     found: set[FunctionRef] = set()
     for caller in callers.calls:
         arg = argument_given(params, parameter, caller.call.args)
@@ -82,13 +82,13 @@ def arguments_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[t
     a lambda, whose calls are not among the facts."""
     if linked.reader.head(ref.path, ref.qualname) is None:
         return ()
-    params = _params(linked, ref)
+    params = parameters(linked, ref)
     calls = linked.calls.callers(ref).calls[:_MAX_CALLS]
     given = [(caller.ref, argument_given(params, parameter, caller.call.args)) for caller in calls]
     return tuple(sorted({(caller, arg.name) for caller, arg in given if arg is not None and arg.name}))
 
 
-def _params(linked: Linked, ref: FunctionRef) -> Sequence[ParamFact]:
+def parameters(linked: Linked, ref: FunctionRef) -> Sequence[ParamFact]:
     """The parameters that a call of a function gives arguments to: not the object that a method is called on."""
     facts = linked.reader.header(ref)
     bound = facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators)

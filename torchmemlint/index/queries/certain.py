@@ -61,8 +61,22 @@ def _file_meant(linked: Linked, path: str, module: str) -> str:
         for each in layout.candidates(path, top)
         if not (place := posixpath.dirname(each.directory or each.path)) or f"{folder}/".startswith(f"{place}/")
     ]
-    meant = found == posixpath.join(folder, module.replace(".", "/")) or layout.top_package(path) == top
+    beside = found == posixpath.join(folder, module.replace(".", "/"))
+    meant = beside or layout.top_package(path) == top or _takes_from(linked, path, top)
     return file if meant and len(above) < 2 else ""
+
+
+def _takes_from(linked: Linked, path: str, top: str) -> bool:
+    """Whether a file imports something that is there from a module inside a package of the project, which hence is what it means by the
+    package's name."""
+    targets = {
+        target for each in linked.reader.import_targets[path].values() for target in each if target.startswith(f"{top}.")
+    }
+    parted = (_parted(target) for target in sorted(targets))
+    return any(
+        "." in module and (file := linked.names.file_of(path, module)) and name in _top(linked, file, name).locals
+        for module, name in parted
+    )
 
 
 def _parted(target: str) -> tuple[str, str]:
@@ -102,11 +116,17 @@ def missing_import(linked: Linked, path: str) -> str:
         if old and not others and not linked.names.file_of(path, parts[0]):
             return old
         file = _file_meant(linked, path, module)
-        # A package may have parts that are no Python files.
-        known = bool(file) and not others and file != path and not file.endswith("__init__.py")
+        known = bool(file) and not others and file != path
+        if known and file.endswith("__init__.py"):  # a package may have parts that are no Python files, or that are generated
+            known = not linked.names.file_of(path, target) and _is_called(linked, path, bound)
         if known and not _is_bound(linked, file, name) and not _is_bound(linked, file, "__getattr__"):
             return name
     return ""
+
+
+def _is_called(linked: Linked, path: str, name: str) -> bool:
+    """Whether a module calls what it has by that name, which hence is none."""
+    return any(ref.path == path and call.callee == name for ref, call in linked.calls.tables.calls(name))
 
 
 def binder(linked: Linked, path: str, qualname: str, name: str) -> HeadWithLocals | None:

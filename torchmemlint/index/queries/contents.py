@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from itertools import chain
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFacts
 from torchmemlint.index.linked import Linked
-from torchmemlint.index.queries.certain import UNBOUND, family
+from torchmemlint.index.queries.certain import UNBOUND, binder, definition, family
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol
 from torchmemlint.torch_facts import TORCH
 
@@ -189,11 +190,15 @@ def _folder_and_name(path: str) -> tuple[str, str]:
 
 
 def _is_of_a_program(linked: Linked, path: str) -> bool:
-    """Whether a program that stands beside the package of a module imports something of that."""
-    package = linked.names.layout.names[path]
-    root = posixpath.normpath(posixpath.join(_folder_and_name(path)[0], *[".."] * package.count(".")))
-    users = linked.calls.tables.importers(package.partition(".")[0])
-    return any(posixpath.normpath(posixpath.dirname(user)) == root and is_program(linked, user) for user in users)
+    """Whether a program that stands beside the package of a module imports something of that, or one beside the module imports it by
+    its own name alone."""
+    package, (folder, name) = linked.names.layout.names[path], _folder_and_name(path)
+    for top, root in {package.partition(".")[0]: [".."] * package.count("."), name: []}.items():
+        place = posixpath.normpath(posixpath.join(folder, *root))
+        users = linked.calls.tables.importers(top)
+        if any(posixpath.normpath(posixpath.dirname(user)) == place and is_program(linked, user) for user in users):
+            return True
+    return False
 
 
 def is_part_of_program(linked: Linked, path: str) -> bool:
@@ -230,8 +235,15 @@ def files_of_programs(linked: Linked, path: str) -> frozenset[str]:
 
 
 def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
-    """Whether all calls of a function, or of its class where it makes objects, are among its callers: it is part of a program, and
-    nothing hands it on, offers it to others, or may have it by a text."""
+    """Whether all calls of a function, or of its class where it makes objects, are among its callers: they are by all that names it, and
+    nothing may have it by a text of which nothing is known."""
+    of_objects = "." in ref.qualname and not ref.qualname.endswith(".__init__")
+    return has_visible_callers(linked, ref) and not may_look_up(linked, of_objects, files_of_programs(linked, ref.path))
+
+
+def has_visible_callers(linked: Linked, ref: FunctionRef) -> bool:
+    """Whether all that names a function, or its class where it makes objects, are its callers: it is part of a program, and nothing
+    hands it on, offers it to others, or calls a method of that name of an object that may be its own."""
     tables, head = linked.calls.tables, header(linked, ref)
     if ref.qualname == TOP or head.parent or any(use.callee not in UNBOUND for use in head.decorators):
         return False
@@ -243,49 +255,63 @@ def has_visible_users_alone(linked: Linked, ref: FunctionRef) -> bool:
         return False
     known = owner if makes else name
     named = [tables.reads(known), tables.aliases(known), tables.is_looked_up(known), tables.is_put_together(known)]
-    if (
-        any(named)
-        or may_look_up(linked, bool(owner) and not makes)
-        or is_imported_by_name(linked, owner or name, "/__init__.py")
-    ):
+    if any(named) or is_offered(linked, ClassRef(ref.path, owner) if owner else ref) or linked.calls.callers(ref).escapes:
         return False
-    if owner and not makes and any(_may_be_of_any(linked, caller, call) for caller, call in tables.calls(name)):
-        return False
-    return not linked.calls.callers(ref).escapes
+    files = files_of_programs(linked, ref.path)
+    calls = tables.calls(name) if owner and not makes else ()
+    return not any(caller.path in files and _may_be_of_any(linked, caller, call) for caller, call in calls)
 
 
-def may_look_up(linked: Linked, of_objects: bool) -> bool:
-    """Whether some module takes a name out of a namespace by a text that it computes: ``getattr(models, arch)``,
-    ``models.__dict__[arch]``, ``eval(arch)``; ``of_objects``: also out of an object's."""
+def is_offered(linked: Linked, what: ClassRef | FunctionRef) -> bool:
+    """Whether a package imports a function or class for others to use."""
+    name = what.qualname.rpartition(".")[2]
+    for path in linked.calls.tables.importers(name):
+        if path.endswith("/__init__.py"):
+            linked.note(keys.IMPORTS, path)
+            targets = [target for _, target in linked.reader.whole(path).imports if target.rpartition(".")[2] == name]
+            symbols = [linked.names.imported(path, target) for target in targets]
+            if any(not isinstance(symbol, (FunctionRef, ClassRef)) or symbol[:2] == what[:2] for symbol in symbols):
+                return True
+    return False
+
+
+def may_look_up(linked: Linked, of_objects: bool, files: Container[str] | None = None) -> bool:
+    """Whether some module, of these alone where they are given, takes a name out of a namespace by a text of which nothing is known:
+    ``getattr(models, arch)``, ``models.__dict__[arch]``, ``eval(arch)``; ``of_objects``: also out of an object's. (Of others
+    ``is_put_together`` knows.)"""
     tables = linked.calls.tables
-    if any(tables.calls(word) or tables.has_word(word) for word in sorted(TORCH.words["calls-by-name"])):
-        return True
-    if any("__dict__[" in call.callee or call.callee.startswith("eval()") for _, call in tables.calls("")):
-        return True
-    return any(
-        len(call.args) > 1
-        and not call.args[1].const
+    by_word = (ref for word in sorted(TORCH.words["calls-by-name"]) for ref in functions_saying(linked, word))
+    by_key = (  # an object's own `__dict__` holds none of its methods
+        ref
+        for ref, call in tables.calls("")
+        if call.callee.startswith("eval()") or ".__dict__[" in call.callee.removeprefix("self")
+    )
+    by_text = (
+        ref
+        for ref, call in tables.calls("getattr")
+        if len(call.args) > 1
+        and not (call.args[1].const or call.args[1].test)
         and (of_objects or not call.args[0].name.startswith("self"))
         and not isinstance(linked.names.dotted(ref.path, call.args[0].name) if call.args[0].name else None, Outside)
-        for ref, call in tables.calls("getattr")
     )
+    return any(files is None or ref.path in files for ref in chain(by_word, by_key, by_text))
 
 
 def _may_be_of_any(linked: Linked, caller: FunctionRef, call: CallFact) -> bool:
-    """Whether a call of a method may be on an object of any class: not on ``self``, or on an attribute of that of which the class is
-    known. A variable may be bound to objects of several classes, and a class's name imported from several modules."""
+    """Whether a call of a method may be on an object of any class: not on ``self``, or on an attribute of that, or a variable that one
+    statement binds, of which the class is known. Others may be bound to objects of several classes."""
     receiver = call.callee.rpartition(".")[0]
     if receiver in ("", "self", "super()"):
         return False
-    known = receiver.startswith("self.") and linked.points_to.values(caller.path, caller.qualname, receiver)
+    scope = binder(linked, caller.path, caller.qualname, receiver.partition(".")[0])
+    once = receiver not in scope.unsure if scope is not None else definition(linked, caller.path, receiver) is not None
+    known = (receiver.startswith("self.") or once) and linked.points_to.values(caller.path, caller.qualname, receiver)
     return not known or not linked.calls.resolver.callees(caller.path, caller.qualname, call.callee, call.keywords).refs
 
 
-def is_imported_by_name(linked: Linked, name: str, where: str = "") -> bool:
-    """Whether some module, of which the path ends so, imports what has this name."""
+def is_imported_by_name(linked: Linked, name: str) -> bool:
+    """Whether some module imports what has this name."""
     for path in linked.calls.tables.importers(name):
-        if not path.endswith(where):
-            continue
         linked.note(keys.IMPORTS, path)
         if any(target.rpartition(".")[2] == name for _, target in linked.reader.whole(path).imports):
             return True

@@ -8,7 +8,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.layout import Module
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.queries.certain import UNBOUND, family
-from torchmemlint.index.queries.contents import MAIN, header, imports_of_others, is_program, may_look_up
+from torchmemlint.index.queries.contents import MAIN, header, imports_of_others, is_offered, is_program, may_look_up
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH
 
@@ -102,22 +102,10 @@ def _may_mean(linked: Linked, path: str, text: str, what: ClassRef | FunctionRef
 def _is_had_by_text(linked: Linked, what: ClassRef | FunctionRef) -> bool:
     """Whether a name goes by another, is offered by a package, or may be looked up by a text."""
     tables, name = linked.calls.tables, what.qualname.rpartition(".")[2]
-    if tables.aliases(name) or tables.is_looked_up(name) or tables.is_put_together(name) or _is_offered(linked, what, name):
+    if tables.aliases(name) or tables.is_looked_up(name) or tables.is_put_together(name) or is_offered(linked, what):
         return True
     by_name = any(_has(linked, path, what, name) for word in BY_NAME for path in {ref.path for ref, _ in tables.calls(word)})
     return by_name or _is_looked_up(linked, what, name)
-
-
-def _is_offered(linked: Linked, what: ClassRef | FunctionRef, name: str) -> bool:
-    """Whether a package imports it for others to use."""
-    for path in linked.calls.tables.importers(name):
-        if path.endswith(INIT):
-            linked.note(keys.IMPORTS, path)
-            targets = [target for _, target in linked.reader.whole(path).imports if target.rpartition(".")[2] == name]
-            symbols = [linked.names.imported(path, target) for target in targets]
-            if any(not isinstance(symbol, (FunctionRef, ClassRef)) or symbol[:2] == what[:2] for symbol in symbols):
-                return True
-    return False
 
 
 def _is_looked_up(linked: Linked, what: ClassRef | FunctionRef, name: str) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from torchmemlint.index.edges import Caller
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.walk import everything
 from torchmemlint.lower.ways import evaluated, parts_of, way_to
 from torchmemlint.lower.written import dotted, short
 from torchmemlint.semantics.mode.removed_calls import why_dead
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
@@ -57,21 +59,60 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
     project, outermost = world.project, world.outermost(root)
     if project.is_unused_file(root.path):
         return _reason("unused-file")
-    why, *texts = project.why_not_entered(outermost) if world.hook(root) is None else ("",)
-    if why:
-        return _reason(why, *texts)
+    if world.hook(root) is None and (reason := world.memoize(_why_not_entered, outermost)):
+        return reason
     if project.is_test(root):
         return _reason("in-a-test")
     if project.is_idle(outermost):
         return _reason("idle", outermost.qualname)
     if words := why_dead(world, root):
         return Reason("old-torch", RESOLVED, words)
-    if missing := project.missing_import(root.path):
-        return _reason(_old(missing) or "no-import", missing)
+    if reason := _why_not_imported(world, root.path):
+        return reason
     for place in places:
         if reason := world.memoize(_why_not_come_to, place):
             return reason
     return None
+
+
+def _why_not_imported(world: World, path: str) -> Reason | None:
+    """Why a file's own statements raise before its functions are called."""
+    missing = world.project.missing_import(path)
+    return _reason(_old(missing) or "no-import", missing) if missing else None
+
+
+def _why_not_entered(world: World, ref: FunctionRef) -> Reason | None:
+    """Why no run comes to a call of a function, of which all users are visible: there is none, or each is one that no run comes to, or
+    that raises."""
+    project, name = world.project, ref.qualname.rpartition(".")[2]
+    if name in ("main", MODULE) or not project.has_visible_callers(ref):
+        return None
+    callers = [caller for caller in project.callers(ref).calls if caller.ref != ref]
+    imported = "." not in ref.qualname and project.is_imported_by_name(name)
+    if not callers and not imported and project.has_visible_users_alone(ref):
+        return _reason("unused-function")
+    return _of_all(_why_not_called(world, caller) for caller in callers)
+
+
+def _why_not_called(world: World, caller: Caller) -> Reason | None:
+    outermost, callee = world.outermost(caller.ref), caller.call.callee
+    if reason := _why_not_imported(world, outermost.path):
+        return reason
+    given = [arg.keyword for arg in caller.call.args]
+    if world.project.does_not_fit(caller.ref.path, caller.ref.qualname, callee, *given):
+        return _reason("unfit-call", callee)
+    found = world.function(outermost)
+    nodes = everything(found[0].body) if found is not None else ()
+    calls = [each.node for each in nodes if isinstance(each, ir.Call) and dotted(each.func) == callee]
+    if reason := _of_all(world.memoize(_why_not_come_to, (outermost, node)) for node in calls):
+        return reason
+    return None if world.is_finding(_why_not_entered, outermost) else world.memoize(_why_not_entered, outermost)
+
+
+def _of_all(reasons: Iterable[Reason | None]) -> Reason | None:
+    """One of the reasons, the same whatever their order, where there is one for each."""
+    known = [*reasons]
+    return max(reason for reason in known if reason is not None) if known and all(known) else None
 
 
 def _old(name: str) -> str:
@@ -167,8 +208,22 @@ def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY
             absolute, module = f"{project.resolve(path, text, qualname)}", text.partition(".")[0]
             if absolute in OLD_PYTHON and project.imported(path, module) == absolute.partition(".")[0]:
                 return _reason("old-python", absolute)
-            return _reason("no-attribute", text) if project.lacks(path, qualname, text) else None
+            lacks = project.lacks(path, qualname, text) or _lacks_option(world, ref, text)
+            return _reason("no-attribute", text) if lacks else None
         case ir.Call() if (text := dotted(part.func)) and "(" not in text:
             given = [arg.star or arg.keyword or "" for arg in part.args]
             return _reason("unfit-call", text) if project.does_not_fit(path, qualname, text, *given) else None
     return None
+
+
+def _lacks_option(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether ``args.name`` raises AttributeError: no parser of the project has such an option, and nothing stores one."""
+    name, _, option = text.partition(".")
+    known = world.memoize(_options, ref.path)
+    if known is None or option in known or option[0] == "_":
+        return False
+    return world.project.is_option_alone(ref.path, ref.qualname, name, option)
+
+
+def _options(world: World, path: str) -> frozenset[str] | None:
+    return world.project.options(path)

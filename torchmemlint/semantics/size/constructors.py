@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.queries.options import option_names
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import nodes_of
 from torchmemlint.lower.written import dotted
@@ -523,8 +524,7 @@ DEFINES = ("add_argument", "DEFINE_")
 def default_of(call: CallFact, option: str) -> str | None:
     """The default that a call gives to an option, as a literal: ``add_argument("--width", default=64)``; None where it defines another."""
     last = call.callee.rpartition(".")[2]
-    names = {arg.const[1:-1].lstrip("-").replace("-", "_") for arg in call.args if arg.keyword in ("", "dest")}
-    if last == "add_argument" and option in names:
+    if last == "add_argument" and option in option_names(call):
         action = next((arg.const for arg in call.args if arg.keyword == "action"), "")
         if action in FLAG_ACTIONS:
             return FLAG_ACTIONS[action]

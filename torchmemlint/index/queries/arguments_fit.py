@@ -1,20 +1,14 @@
-"""Whether calls run what they call: their arguments fit it, something reaches it."""
+"""Whether the arguments of calls fit what they call."""
 
 from __future__ import annotations
 
-import re
-
-from torchmemlint.index.edges import Caller
 from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.queries.certain import UNBOUND, binder, definition, is_plain, own_class
-from torchmemlint.index.queries.constants import INIT, constant
-from torchmemlint.index.queries.contents import MAIN, has_visible_users_alone, is_imported_by_name
-from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
+from torchmemlint.index.queries.constants import INIT
+from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import GRAD_EFFECTS
-
-MAX_UP = 4  # calls over which it is looked for one that a run can come to
 
 
 def does_not_fit(linked: Linked, path: str, qualname: str, callee: str, *given: str) -> bool:
@@ -70,27 +64,3 @@ def _takes(linked: Linked, ref: FunctionRef, given: tuple[str, ...]) -> bool:
         and (ParamKind.VAR_KEYWORD in kinds or (keywords <= names and keywords.isdisjoint(filled)))
         and keywords.union(filled).issuperset(param.name for param in params if param.required)
     )
-
-
-def why_not_entered(linked: Linked, ref: FunctionRef, depth: int = 0) -> tuple[str, str, str]:
-    """Why no run comes to a call of a function, of which all users are visible: there is none, or each is one that no run comes to, or
-    that raises. A kind of reason (see ``semantics.mode.cannot_run``), with a name, and a constant that it is; "" three times for none."""
-    name = ref.qualname.rpartition(".")[2]
-    if depth > MAX_UP or name in (TOP, MAIN) or not has_visible_users_alone(linked, ref):
-        return "", "", ""
-    callers = [caller for caller in linked.calls.callers(ref).calls if caller.ref != ref]
-    if not callers and ("." in ref.qualname or not is_imported_by_name(linked, name)):
-        return "unused-function", "", ""
-    reasons = {_why_not_reached(linked, caller, depth) for caller in callers}
-    return max(reasons) if reasons and all(kind for kind, _, _ in reasons) else ("", "", "")
-
-
-def _why_not_reached(linked: Linked, caller: Caller, depth: int) -> tuple[str, str, str]:
-    path, qualname = caller.ref.path, caller.ref.qualname
-    for test in caller.call.branch:
-        const = constant(linked, path, qualname, test) if re.fullmatch(r"[\w.]+", test) else ""
-        if const:
-            return "by-a-constant", test, const
-    if does_not_fit(linked, path, qualname, caller.call.callee, *(arg.keyword for arg in caller.call.args)):
-        return "unfit-call", caller.call.callee, ""
-    return why_not_entered(linked, caller.ref, depth + 1)
