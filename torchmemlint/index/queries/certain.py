@@ -47,7 +47,7 @@ def is_part_of_a_program(linked: Linked, path: str) -> bool:
     return linked.complete and any(linked.names.file_of(path, _parted(target)[0] or target) for target in sorted(targets))
 
 
-def _file_meant(linked: Linked, path: str, module: str) -> str:
+def file_meant(linked: Linked, path: str, module: str) -> str:
     """The file that Python takes for a module of which a file imports a name: by dots, beside the file, or in its own package; "" where
     it may be another one, as in a folder above (``datasets.py`` there, or the library)."""
     file = linked.names.file_of(path, module) if module else ""
@@ -95,10 +95,10 @@ def definition(linked: Linked, path: str, text: str, depth: int = 0) -> tuple[st
     if not targets:
         return (path, name) if name in top.locals and not member else None
     module, there = _parted(targets[0])
-    file = _file_meant(linked, path, module)
+    file = file_meant(linked, path, module)
     if not member:
         return definition(linked, file, there, depth + 1) if file else None
-    whole = _file_meant(linked, path, targets[0])
+    whole = file_meant(linked, path, targets[0])
     if not whole or (file and _is_bound(linked, file, there)):
         return None
     return definition(linked, whole, member, depth + 1)
@@ -115,7 +115,7 @@ def missing_import(linked: Linked, path: str) -> str:
         old = next((each for count in range(len(parts), 0, -1) if (each := ".".join(parts[:count])) in OLD), "")
         if old and not others and not linked.names.file_of(path, parts[0]):
             return old
-        file = _file_meant(linked, path, module)
+        file = file_meant(linked, path, module)
         known = bool(file) and not others and file != path
         if known and file.endswith("__init__.py"):  # a package may have parts that are no Python files, or that are generated
             known = not linked.names.file_of(path, target) and _is_called(linked, path, bound)

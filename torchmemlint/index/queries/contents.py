@@ -10,7 +10,7 @@ from itertools import chain
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFacts
 from torchmemlint.index.linked import Linked
-from torchmemlint.index.queries.certain import UNBOUND, binder, definition, family
+from torchmemlint.index.queries.certain import UNBOUND, binder, definition, family, file_meant
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol
 from torchmemlint.torch_facts import TORCH
 
@@ -185,6 +185,25 @@ def _imported_by(linked: Linked, name: str) -> Iterator[tuple[str, Symbol | None
                 yield user, linked.names.imported(user, target)
 
 
+def _modules_named(linked: Linked, name: str) -> Iterator[tuple[str, str]]:
+    """Each import of a module of that name, or of a part of it: the module that imports, and the name of what it imports."""
+    for user in linked.calls.tables.importers(name):
+        linked.note(keys.IMPORTS, user)
+        for _, target in linked.reader.whole(user).imports:
+            parts = target.split(".")
+            if name in parts:
+                yield user, ".".join(parts[: parts.index(name) + 1])
+
+
+def _may_import(linked: Linked, path: str) -> Iterator[str]:
+    """The modules that import the module at ``path``, or may: what is called so may be another file, which is not known."""
+    name = _folder_and_name(path)[1]
+    for user, module in _modules_named(linked, name):
+        file, top = file_meant(linked, user, module), module.partition(".")[0]
+        if file == path or (not file and (top in ("", name) or linked.names.layout.candidates(user, top))):
+            yield user
+
+
 def _folder_and_name(path: str) -> tuple[str, str]:
     return posixpath.split(posixpath.normpath(path).removesuffix("/__init__.py").removesuffix(".py"))
 
@@ -193,12 +212,14 @@ def _is_of_a_program(linked: Linked, path: str) -> bool:
     """Whether a program that stands beside the package of a module imports something of that, or one beside the module imports it by
     its own name alone."""
     package, (folder, name) = linked.names.layout.names[path], _folder_and_name(path)
-    for top, root in {package.partition(".")[0]: [".."] * package.count("."), name: []}.items():
-        place = posixpath.normpath(posixpath.join(folder, *root))
-        users = linked.calls.tables.importers(top)
-        if any(posixpath.normpath(posixpath.dirname(user)) == place and is_program(linked, user) for user in users):
-            return True
-    return False
+    root = posixpath.normpath(posixpath.join(folder, *[".."] * package.count(".")))
+    users = [(user, root) for user in linked.calls.tables.importers(package.partition(".")[0])]
+    users += [
+        (user, folder)
+        for user, module in _modules_named(linked, name)
+        if module == name and file_meant(linked, user, name) == path
+    ]
+    return any(posixpath.normpath(posixpath.dirname(user)) == place and is_program(linked, user) for user, place in users)
 
 
 def is_part_of_program(linked: Linked, path: str) -> bool:
@@ -217,10 +238,9 @@ def files_of_programs(linked: Linked, path: str) -> frozenset[str]:
     above, todo = {path}, [path]
     while todo:
         known = todo.pop()
-        for user, symbol in _imported_by(linked, _folder_and_name(known)[1]):
-            if user not in above and symbol is not None and not isinstance(symbol, Outside) and symbol.path == known:
-                above.add(user)
-                todo.append(user)
+        users = set(_may_import(linked, known)) - above
+        above |= users
+        todo += sorted(users)
     found, todo = set(above), [*above]
     while todo:
         known = todo.pop()
