@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,14 +108,18 @@ class Flow:
 
     def why_not_run(self, site: Site) -> Reason | None:
         """Why nothing but tests runs the root, or nothing can come to a site; None where something may."""
-        world, places = self.runs.world, []
+        world = self.runs.world
+        places = [(world.outermost(frame.ref), node) for frame, node in self.way_out(site)]
+        return why_not_run(world, self.record.root, reversed(places))
+
+    def way_out(self, site: Site) -> Iterator[tuple[Frame, int]]:
+        """A place, and the calls by which the root came to it, the innermost first: each a node in its frame."""
         frame, node = self.frame(site), site.node
         while node >= 0:
-            places.append((world.outermost(frame.ref), node))
+            yield frame, node
             if frame.parent < 0:
-                break
+                return
             frame, node = self.record.frames[frame.parent], frame.call
-        return why_not_run(world, self.record.root, reversed(places))
 
     # --- where ------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ It does not report:
   `device` loads onto the host;
 - calls whose `map_location` is a dict that maps devices to the host;
 - files that only `net.cpu()`-style code saves: every visible `torch.save` that may have written the file saves from the host;
-- files with the state of a scheduler or a gradient scaler, which are numbers;
+- files with the state of a scheduler, a gradient scaler or a data loader, which are numbers;
 - arguments that come from elsewhere (`**options`), and code under a condition that says that no GPU is used;
 - files with data or a whole module;
 - functions that quantize dynamically, because such modules are on the CPU;
@@ -284,6 +284,8 @@ def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
     uses = [e for e in events if isinstance(e, CallEffect) and e.effect is CallByName.RESTORE and event.result in e.takes]
     if not uses:
         return None
+    of_numbers = {(use.site.frame, use.site.node) for use in uses if is_of_numbers(use, flow)}
+    uses = [use for use in uses if all((at.number, node) not in of_numbers for at, node in [*flow.way_out(use.site)][1:])]
     handed = site != event.site
     copying = [use for use in uses if not is_of_optimizer(use, flow)]
     holding = what_is_held(event, copying, flow, site) if copying else None

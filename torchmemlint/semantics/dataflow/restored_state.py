@@ -14,15 +14,16 @@ OF_OPTIMIZERS = TORCH.words["of-schedulers"] | {TORCH.names["clears-gradients"]}
 """Methods of an optimizer: those of a scheduler, and one."""
 SCALES = TORCH.words["scales-losses"]
 OF_SCHEDULERS = TORCH.words["of-schedulers"]
-WITHOUT_TENSORS = frozenset({ClassKind.SCHEDULER, ClassKind.SCALER})
+WITHOUT_TENSORS = frozenset({ClassKind.SCHEDULER, ClassKind.SCALER, ClassKind.LOADER, ClassKind.DATASET})
 STEPS = TORCH.names["steps"]
 ZEROES = TORCH.names["clears-gradients"]
 
 
 def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
-    """Whether the state of what a function calls ``receiver`` is numbers: that of a scheduler, or of a gradient scaler."""
+    """Whether the state of what a function calls ``receiver`` is numbers: that of a scheduler, of a gradient scaler, or of what gives
+    batches (where it is, and of what its generator goes on)."""
     found = classes_of(world, ref, receiver)
-    kinds = {TORCH.class_kind(cls) if isinstance(cls, str) else cls for cls in found}
+    kinds = {_kind_of(world, cls) for cls in found}
     if found and kinds <= WITHOUT_TENSORS:
         return True
     if kinds - WITHOUT_TENSORS - {None}:
@@ -38,6 +39,13 @@ def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
     if is_made_of_optimizer(world, ref, names) or is_held_for_optimizer(world, ref, receiver):
         return True
     return STEPS in words and is_stepped_beside(evidence, names)
+
+
+def _kind_of(world: World, cls: object) -> object:
+    """The kind of a library's class, or of the one below which a class of the project stands; that class itself where there is none."""
+    bases = world.project.mro(cls) if isinstance(cls, ClassRef) else (cls,)
+    kinds = {TORCH.class_kind(base) for base in bases if isinstance(base, str)} - {None}
+    return kinds.pop() if len(kinds) == 1 else None if isinstance(cls, str) else cls
 
 
 def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:

@@ -113,18 +113,26 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
     root, _, rest = name.partition(".")
     if name in IMPORTERS:
         return frozenset((Obj(m.outside(Kind.THING, text_of(call.func), None, key=("imported", m.frame, call.node))),))
+    if (data := plain_result(m, name, call, state)) is not None:
+        return data
+    if root == "einops" and name.rpartition(".")[2] not in TORCH.words["gives-plain-parts"]:
+        return arithmetic(m, call.all(), call.node, state)
+    if root == "torch" and rest and rest[:1].islower() and "." not in rest:
+        return arithmetic(m, call.all(), call.node, state)
+    return call_opaque(m, text_of(call.func), call, state)
+
+
+def plain_result(m: Machine, name: str, call: Call, state: State) -> Value | None:
+    """What a function of a package gives, or a method of its class (``gym.Env.step``), whose values have no graph; None for others."""
+    root = name.partition(".")[0]
     if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
         gids = [m.whole(v, state)[0] for v in call.all()]
         m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
         return PLAIN
-    if root == "einops" and name.rpartition(".")[2] not in TORCH.words["gives-plain-parts"]:
-        return arithmetic(m, call.all(), call.node, state)
     if root in ARRAY_LIBRARIES:
         cut_all(m, call, state, name)
         return PLAIN
-    if root == "torch" and rest and rest[:1].islower() and "." not in rest:
-        return arithmetic(m, call.all(), call.node, state)
-    return call_opaque(m, text_of(call.func), call, state)
+    return None
 
 
 IMPORTERS = TORCH.words["imports-by-name"]

@@ -24,7 +24,7 @@ from torchmemlint.semantics.models.backward import back_propagate
 from torchmemlint.semantics.models.containers import container_method
 from torchmemlint.semantics.models.forward import run_forward
 from torchmemlint.semantics.models.grad_managers import switch_by_hand
-from torchmemlint.semantics.models.libraries import call_external
+from torchmemlint.semantics.models.libraries import call_external, plain_result
 from torchmemlint.semantics.models.modules import (
     DICT_METHODS,
     DRAWING,
@@ -235,8 +235,9 @@ def method_of_kind(m: Machine, oid: int, name: str, call: Call, state: State) ->
         return FREE_TENSOR
     if kind is Kind.SELF and name == FORWARD_METHOD and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
         kind = Kind.MODULE
-    handler = METHOD_OF_KIND.get(kind)
-    found = handler(m, oid, name, call, state) if handler is not None else None
+    found = plain_result(m, f"{info.cls}.{name}", call, state) if isinstance(info.cls, str) else None
+    if found is None and (handler := METHOD_OF_KIND.get(kind)) is not None:
+        found = handler(m, oid, name, call, state)
     return found if found is not None else call_opaque(m, text_of(call.func), call, state, oid=oid)
 
 
