@@ -449,11 +449,9 @@ class Flow:
         for graph in self.real(gids):
             if graph.site.node < 0:
                 continue
-            site, what = graph.site, graph.what
-            if not self.own(site):
-                site, _ = self.own_call(site)
-                what = self.callee(site)
-            return self.step(site, f"`{short(what)}(…)` runs here with grad mode on: its result carries an autograd graph")
+            site = self.own_site(graph.site)
+            called = short(self.callee(site))
+            return self.step(site, f"`{called}(…)` runs here with grad mode on: its result carries an autograd graph")
         return None
 
 

@@ -346,10 +346,16 @@ def is_of_test_case(world: World, ref: FunctionRef) -> bool:
 
 def steps(ref: FunctionRef, flow: Flow) -> bool:
     """Whether a function gives an environment an action itself, and takes apart what that answers."""
-    return any(
-        call.used is ResultUse.UNPACKED and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
-        for call in flow.runs.world.facts(ref).calls
-    )
+    return bool(rows_of_steps(ref, flow))
+
+
+def rows_of_steps(ref: FunctionRef, flow: Flow) -> list[int]:
+    facts = flow.runs.world.facts(ref)
+    return [
+        place.row
+        for call, place in zip(facts.calls, facts.call_places, strict=True)
+        if call.used is ResultUse.UNPACKED and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
+    ]
 
 
 def own_methods(ref: FunctionRef, flow: Flow) -> Iterator[FunctionRef]:

@@ -166,6 +166,16 @@ def is_cut_at_once(graph: Graph, flow: Flow) -> bool:
     )
 
 
+def stays_bound(graph: Graph, flow: Flow) -> bool:
+    """Whether a name of the function whose loop runs a forward may hold its result while the next turn runs another: not where the
+    statement cuts it off, or where it is cut off in functions that the loop calls, and their names are gone."""
+    if not graph.site.loops or is_cut_at_once(graph, flow):
+        return False
+    frame = graph.site.loops[-1][0]
+    below = descendants(flow.record, graph.gid)
+    return graph.site.frame == frame or any(s.site.frame == frame for gid in below for s in flow.record.sinks.get(gid, ()))
+
+
 TARGETS = re.compile(r"([A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*) = ")
 """The names that a statement assigns, in normalised source."""
 UNUSED = "_"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.index.arguments import argument_given
-from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.project import ClassRef
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.evidence.candidate import Candidate
@@ -46,19 +46,18 @@ def on_a_branch(event: Graph, flow: Flow) -> tuple[Fact, ...]:
     if condition is None or event.frozen_when_run is not None:
         return ()
     site = condition.site
-    place = f"in `{short(condition.method)}`" if site is None else f"on line {flow.span(site).start.row}"
+    maker = condition.method.qualname if condition.method is not None else ""
+    place = f"in `{short(maker)}`" if site is None else f"on line {flow.span(site).start.row}"
     return (assumed.may_be_frozen(short(event.what), short(condition.test), place, is_default(event, flow)),)
 
 
 def is_default(event: Graph, flow: Flow) -> bool:
     """Whether the test under which a module is frozen holds by default: it is a parameter of the constructor that freezes it."""
     condition = event.frozen_if
-    if condition is None or condition.site is not None:
+    method = condition.method if condition is not None else None
+    if condition is None or method is None:
         return False
     name = condition.test.removeprefix("not ")
-    method = FunctionRef(flow.frame(event.site).ref.path, condition.method)
-    if not flow.runs.world.project.is_function(method.path, "", method.qualname):
-        return False
     params = flow.runs.world.header(method).params
     calls = flow.runs.world.project.callers(method).calls
     if any(argument_given(params[1:], name, each.call.args) is not None for each in calls):

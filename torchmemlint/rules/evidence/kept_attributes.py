@@ -54,18 +54,31 @@ def is_state(graph: Graph, event: Graph, flow: Flow) -> bool:
         return False
     if event.cls is not None:
         name = graph.what.removeprefix(event.what + ".").partition(".")[0]
-        return graph.kind is GraphKind.PARAM and name in set_by_methods(event.cls, flow)
+        return graph.kind is GraphKind.PARAM and name in set_by_methods(flow.runs.world, event.cls)
     of_nothing = graph.kind is GraphKind.PARAM or (graph.kind is GraphKind.OPAQUE and not graph.parents)
     return of_nothing and not is_trained_beside(event, flow)
 
 
-def set_by_methods(cls: ClassRef, flow: Flow) -> set[str]:
+def set_by_methods(world: World, cls: ClassRef) -> set[str]:
     """The attributes that a method other than ``__init__`` sets: what a forward may keep of what it computes."""
-    project = flow.runs.world.project
+    project = world.project
     held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
     return {
         fact.name for fact in held if fact.kind is not AttrKind.CONST and fact.method and not fact.method.endswith(".__init__")
     }
+
+
+def may_be_left(world: World, name: str) -> bool:
+    """Whether a forward may leave something in an attribute of that name, or in what a method of that name gives, of a module of which
+    the class is not known: not where constructors alone set all that the project has of the name."""
+    project = world.project
+    holders, methods = project.classes_with_attribute(name), project.methods_named(name)
+    if not (holders or methods) or project.is_stored_by_name(name):
+        return not name.startswith("__")
+    return any(name in set_by_methods(world, cls) for cls in holders) or any(
+        world.facts(method).names & set_by_methods(world, ClassRef(method.path, world.header(method).owner))
+        for method in methods
+    )
 
 
 def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
@@ -76,7 +89,7 @@ def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
 
 def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
     """Those attributes and properties, as they are read."""
-    kept, start = set_by_methods(cls, flow), event.what + "."
+    kept, start = set_by_methods(flow.runs.world, cls), event.what + "."
     for name in flow.runs.world.memoize(_read_where_it_is_known, (flow.record.root, event.what)) if kept else ():
         method = flow.runs.world.project.method(cls, name)
         if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):

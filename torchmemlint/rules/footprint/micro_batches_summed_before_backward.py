@@ -11,7 +11,8 @@ It does not report:
 - iterations that continue from the previous one (a recurrent state, the layers of a network);
 - loops over models;
 - a backward of something other than a sum (a maximum, a square, a loss of summed outputs);
-- loops over a few written-out items (`for view in (x, x.flip(0))`), and `while` loops, such as the episode of an agent.
+- loops over a few written-out items (`for view in (x, x.flip(0))`), `while` loops, and the episode of an agent: what its steps are worth
+  is known at its end.
 
 ## What it costs
 As many graphs at the peak as there are parts. Measured on the CPU: one step over the same samples (128 for a 6-layer
@@ -81,6 +82,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction
 from torchmemlint.rules.cost.size import ON_HOST, are_on_host
 from torchmemlint.rules.cost.table import price
+from torchmemlint.rules.reach import rows_of_steps
 from torchmemlint.semantics.interpret import ANY_WIDTH, width_of_loop
 from torchmemlint.semantics.state import (
     CALLED_KINDS,
@@ -92,6 +94,7 @@ from torchmemlint.semantics.state import (
     GraphKind,
     Kind,
     LoopInfo,
+    Site,
     Store,
 )
 from torchmemlint.torch_facts import TORCH
@@ -107,6 +110,13 @@ RULE = Rule(
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = (Accumulate, Store)
+
+
+def is_episode(loop: tuple[int, int], site: Site, flow: Flow) -> bool:
+    """Whether each iteration gives an environment an action."""
+    span = flow.span(site, loop[1])
+    return any(span.start.row <= row <= span.end.row for row in rows_of_steps(flow.frame(site).ref, flow))
+
 
 FEW = 2
 """Iterations up to which a backward in each of them saves little."""
@@ -129,7 +139,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     later = next(
         (e for e in record.events.values() if isinstance(e, Backward) and event.mark in e.graphs and after(e, event)), None
     )
-    if later is None or later.partial or shared(event, later, flow):
+    if later is None or later.partial or shared(event, later, flow) or is_episode(event.loop, event.site, flow):
         return
     own = one_forward_a_turn(event, flow, info.targets)
     if own is None or is_added_before(event, own, flow):

@@ -14,7 +14,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, NoFix, holds, is_twin, short
-from torchmemlint.rules.evidence.kept_attributes import reads_of_kept, trains_where_it_is_known, where_it_is_known
+from torchmemlint.rules.evidence.kept_attributes import may_be_left, reads_of_kept, trains_where_it_is_known, where_it_is_known
 from torchmemlint.rules.evidence.module_evidence import BACKWARD
 from torchmemlint.rules.gradmode.judgement import Verdict, judge
 from torchmemlint.rules.gradmode.proof import with_proof
@@ -127,7 +127,7 @@ def kept_and_read(event: Graph, flow: Flow) -> Iterator[str]:
 
 
 def _left_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
-    return [text for facts in where_it_is_known(world, called) for text in left_by(called[1], facts)]
+    return [text for facts in where_it_is_known(world, called) for text in left_by(world, called[1], facts)]
 
 
 def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:
@@ -146,7 +146,7 @@ def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:
             if rest != MADE_OF or looks_like_module(
                 world.evidence(root).get(param.name, NOTHING) | world.evidence(caller.ref).get(arg.name, NOTHING)
             ):
-                yield from left_by(arg.name + rest.removesuffix(MADE_OF), facts)
+                yield from left_by(world, arg.name + rest.removesuffix(MADE_OF), facts)
 
 
 def holders_of(event: Graph, flow: Flow) -> dict[str, str]:
@@ -180,12 +180,12 @@ def first_name(text: str) -> str:
     return text.partition(".")[0].partition("[")[0].partition("(")[0]
 
 
-def left_by(what: str, facts: FunctionFacts) -> Iterator[str]:
+def left_by(world: World, what: str, facts: FunctionFacts) -> Iterator[str]:
     """What a function reads of a module that is called, or asks it for, and may be what its forward left there."""
     start = what + "."
     asked = [call.callee for call in facts.calls if not call.args and call.callee.startswith(start)]
     ends = [text.rpartition(".")[0] for text in asked if text.rpartition(".")[2] in TORCH.methods or text.endswith(".backward")]
     for text in (*sorted(facts.reads), *asked, *ends):
         name = text.removeprefix(start)
-        if name != text and name.isidentifier() and name not in OF_EVERY_MODULE:
+        if name != text and name.isidentifier() and name not in OF_EVERY_MODULE and may_be_left(world, name):
             yield text

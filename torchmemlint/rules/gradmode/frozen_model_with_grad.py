@@ -89,7 +89,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.assumed import OPTIMIZED
 from torchmemlint.rules.card import About, Advice, Correction, Same, Shown
 from torchmemlint.rules.cost.circumstances import of_forward
-from torchmemlint.rules.cost.size import is_cut_at_once
+from torchmemlint.rules.cost.size import stays_bound
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.frozen import on_a_branch
 from torchmemlint.rules.evidence.module_evidence import DETACHES
@@ -160,8 +160,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         doubts = verdict.facts
         cause = meeting(verdict.fate.cuts, flow)
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
-        bound = bool(event.site.loops) and flow.own(event.site) and not is_cut_at_once(event, flow)
-        cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST + BOUND_COST * bound
+        cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST + BOUND_COST * stays_bound(event, flow)
         text = ", but its output is only used as a constant, detached"
     fate = flow.runs.fate(flow.record, event.gid)
     severity, cost = price("extra-graph", cost, of_forward(event, fate, flow))

@@ -142,7 +142,7 @@ from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice, Correction, Once, Same, Shown
 from torchmemlint.rules.cost.circumstances import of_forward
 from torchmemlint.rules.cost.often import ends_the_program, turns_of
-from torchmemlint.rules.cost.size import chains, is_cut_at_once, why_on_host
+from torchmemlint.rules.cost.size import chains, stays_bound, why_on_host
 from torchmemlint.rules.cost.table import price
 from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.rules.evidence.module_evidence import is_step_of_evaluated
@@ -422,7 +422,7 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
     again = bool(event.site.loops) and turns_of(event.site.loops, flow) not in (0, 1) and not ends_the_program(event.site, flow)
     if again and (place := left_in(event, flow)):
         return LEFT_COST.format(place=place)
-    return LOOP_COST if again and not is_cut_at_once(event, flow) else PEAK_COST
+    return LOOP_COST if again and stays_bound(event, flow) else PEAK_COST
 
 
 def left_in(event: Graph, flow: Flow) -> str:

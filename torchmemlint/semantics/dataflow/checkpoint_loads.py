@@ -44,7 +44,7 @@ class Taken(Tracker):
         if not isinstance(value, ir.Subscript):
             return
         key = next((each.value for each in everything(value) if isinstance(each, ir.Const) and isinstance(each.value, str)), "")
-        if key and not COUNTS.search(str(key)) and self.value(value, state):
+        if key and not COUNTS.search(str(key).lower()) and self.value(value, state):
             self.computed = self.computed or next((dotted(target) for target in targets if isinstance(target, ir.Attr)), "")
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:

@@ -149,5 +149,5 @@ def _left_frozen(world: World, ref: FunctionRef, machine: Callable[[FunctionRef]
         elif all(each in (const(True), MAYBE_FROZEN) for each in held):
             condition = next((m.record.conditions[atom.oid] for atom in objects if atom.oid in m.record.conditions), None)
             if condition is not None:
-                found[name] = Condition(condition.test, None, ref.qualname)
+                found[name] = Condition(condition.test, None, ref)
     return found

@@ -268,7 +268,7 @@ class Runs:
                             found.add(EVERYTHING if name == "self" else name)
                         elif held == MAYBE_FROZEN and atom.oid in record.conditions:
                             condition = record.conditions[atom.oid]
-                            maybe[EVERYTHING if name == "self" else name] = Condition(condition.test, None, init.qualname)
+                            maybe[EVERYTHING if name == "self" else name] = Condition(condition.test, None, init)
         for name, when in set_frozen(self.world, cls, self._machine_alone).items():
             if when is None:
                 found.add(name)

@@ -163,7 +163,7 @@ class Condition(NamedTuple):
 
     test: str
     site: Site | None
-    method: str = ""
+    method: FunctionRef | None = None
 
 
 class Sink(NamedTuple):
