@@ -32,12 +32,6 @@ def test_the_cost_names_the_row_that_binds_the_name_again() -> None:
             assert re.search(rf"on the device until line {row} {verb}(;|$)", finding.cost), finding.cost
 
 
-def test_a_part_of_the_file_is_not_everything_in_it() -> None:
-    costs = {finding.function: finding.cost for finding in found("parts_of_the_file.py")}
-    assert len(costs) == 7
-    assert {function for function, cost in costs.items() if "whatever else the file has on the device" in cost} == {"all_of_it"}
-
-
 def test_weights_that_were_saved_from_the_host_are_no_second_copy() -> None:
     folder = FOLDER / "weights_saved_on_the_host"
     texts = {path.name: without_marks(path.read_text(encoding="utf-8")) for path in folder.glob("train.py")}

@@ -598,7 +598,7 @@ def cost_of_holding(holding: Holding, copied: str) -> str:
         until = (UNTIL_DELETED if freed.deletes else UNTIL_BOUND).format(row=holding.row, name=freed.name)
     if copied:
         return f"{copied}, {until}"
-    return f"{WEIGHTS}, and whatever else the file has on the device, {until}" if holding.more else f"{WEIGHTS} {until}"
+    return f"{WEIGHTS} {until}"
 
 
 def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | None:
