@@ -203,6 +203,7 @@ STARTS = PROGRAM.replace("loader):", "loader, args):").replace(
     [
         ("pass", "args.depth", True),
         ("pass", "args.batch_size", False),
+        ("pass", "if loader is None: evaluate(net, loader, args)\nargs.depth", False),
         ("pass", "args.b", False),
         ("parser.add_argument('--depth')", "args.depth", False),
         ("parser.add_argument('--size', dest='depth')", "args.depth", False),
@@ -215,6 +216,7 @@ STARTS = PROGRAM.replace("loader):", "loader, args):").replace(
         ("parser = argparse.ArgumentParser(parents=[yaml.parser])", "args.depth", False),
         ("parser = yaml.Parser()", "args.depth", False),
         ("if parser: return yaml.load('a')", "args.depth", False),
+        ("if parser: return get_args()", "args.depth", False),
         ("pass", "args.depth = 3\nargs.depth", False),
         ("pass", "vars(args).update(yaml.load('a'))\nargs.depth", False),
         ("pass", "args.__dict__.update(yaml.load('a'))\nargs.depth", False),

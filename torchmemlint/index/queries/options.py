@@ -73,6 +73,8 @@ def _gives_options(linked: Linked, ref: FunctionRef, text: str, depth: int) -> b
     """Whether what a name is bound to is what a parser has parsed."""
     maker = text.removesuffix("()")
     receiver, _, method = maker.rpartition(".")
+    if depth > MAX_UP:
+        return False
     if maker == text:
         return text.isidentifier() and _has_options(linked, *ref[:2], text, depth + 1)
     if method == PARSES and receiver:
