@@ -124,6 +124,7 @@ EVENT = Graph
 COST = "one extra graph at peak, in addition to the trained one"
 BOUND_COST = ", and one more for each earlier result that something still holds"
 UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which no optimizer uses"
+ZEROED = " that is zeroed before its optimizer steps"
 SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 
@@ -139,12 +140,11 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
         above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
         if any(is_never_updated(graph, flow) for graph in above):
             return  # one chain, one cause: reported at its first network
-        doubts: tuple[Fact, ...] = (OPTIMIZED, *on_a_branch(event, flow))
+        zeroed = is_discarded(event, flow)
+        doubts: tuple[Fact, ...] = (*(() if zeroed else (OPTIMIZED,)), *on_a_branch(event, flow))
         cause = ""
         site, steps, cost = flow.own_site(event.site), [], COST if is_wanted_elsewhere(event, flow) else UNUSED_COST
-        text = " and gets a gradient, but no optimizer holds its parameters"
-        if is_discarded(event, flow):
-            text = " and gets a gradient that is zeroed before its optimizer steps"
+        text = f" and gets a gradient{ZEROED if zeroed else ', but no optimizer holds its parameters'}"
     else:
         verdict = judge(event, flow)
         if isinstance(verdict, Fact):
@@ -174,9 +174,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Fact]:
             f"{called} runs with grad mode on{'' if unheld else when(event, flow)}{text}",
             severity=severity,
             doubts=doubts,
-            label="builds an autograd graph that is dropped",
+            label="builds an autograd graph " + ("for gradients that nothing uses" if unheld else "that is dropped"),
             cost=cost,
-            help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
+            help="run it under `with torch.no_grad():`"
+            + ("" if unheld else "; a detach afterwards comes too late for the peak"),
             flow=steps,
             fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Disable grad mode for the statement"),
         ),
