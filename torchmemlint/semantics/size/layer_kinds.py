@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, flat
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
@@ -80,6 +81,9 @@ class _Layers(Counter):
         if not self.made:
             raise Unbounded
         return self.made
+
+    def goes_by_default(self, param: ir.Param) -> bool:
+        return param.default is not None and bool(dotted(param.default))  # a class, as of an activation
 
     def instance(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> UnknownPart:
         if attends(names_of_forward(self.world, cls)):

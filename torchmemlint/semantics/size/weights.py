@@ -121,12 +121,16 @@ class Counter(Constructor):
         params = self.function(init).params[1:] if init is not None else ()
         self.made, self.blind = 0, True
         try:
-            count = self.instance(cls, [], {each.name: UnknownPart() for each in params}).count
+            count = self.instance(cls, [], {each.name: UnknownPart() for each in params if not self.goes_by_default(each)}).count
         finally:
             self.blind = False
         if not count or any(project.method(each, "__init__") != init for each in project.subclasses(cls)):
             raise Unbounded
         return count
+
+    def goes_by_default(self, _param: ir.Param) -> bool:
+        """Whether a parameter is taken for its default, where it is not known what it is given."""
+        return False
 
     def instance(self, cls: ClassRef, args: list[object], keywords: dict[str, object]) -> UnknownPart:
         if self.blind and self.takes_parts(cls, args, keywords):
