@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from torchmemlint.index.callgraph import CallGraph
-from torchmemlint.index.dependency_log import DependencyLog, memoized
+from torchmemlint.index.dependency_log import DependencyLog, Memoized, memoized
 from torchmemlint.index.effects import Effects
 from torchmemlint.index.facts import FunctionFacts, Header
 from torchmemlint.index.gradmode import GradMode
@@ -19,6 +21,8 @@ from torchmemlint.index.starts import Starts
 from torchmemlint.torch_facts import TORCH
 
 _DIFFERENTIATING = tuple(f"{package}." for package in sorted(TORCH.words["gradient-packages"]))
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
 _INWARDS = 8
 """Calls between a module's forward and the gradients that it takes, at the most."""
 
@@ -43,6 +47,14 @@ class Linked:
         self.headers: dict[FunctionRef, Header] = {}
         self.differentiating = memoized(log, self._find_differentiating)
         """The methods ``forward`` that take gradients, themselves or in what they call."""
+        self._once: dict[object, Memoized[Any, Any]] = {}
+
+    def once(self, find: Callable[[Linked, Key], Answer], key: Key) -> Answer:
+        """``find(self, key)``, worked out once, for what queries ask in turn."""
+        if find not in self._once:
+            self._once[find] = memoized(self.log, partial(find, self))
+        answer: Answer = self._once[find].answer(key)
+        return answer
 
     def link(self) -> None:
         """Makes now what every query needs of all modules: processes that are forked from this one have it."""

@@ -195,13 +195,14 @@ def _modules_named(linked: Linked, name: str) -> Iterator[tuple[str, str]]:
                 yield user, ".".join(parts[: parts.index(name) + 1])
 
 
-def _may_import(linked: Linked, path: str) -> Iterator[str]:
+def _who_may_import(linked: Linked, path: str) -> frozenset[str]:
     """The modules that import the module at ``path``, or may: what is called so may be another file, which is not known."""
-    name = _folder_and_name(path)[1]
-    for user, module in _modules_named(linked, name):
+    name, found = _folder_and_name(path)[1], set()
+    for user, module in dict.fromkeys(_modules_named(linked, name)):
         file, top = file_meant(linked, user, module), module.partition(".")[0]
         if file == path or (not file and (top in ("", name) or linked.names.layout.candidates(user, top))):
-            yield user
+            found.add(user)
+    return frozenset(found)
 
 
 def _folder_and_name(path: str) -> tuple[str, str]:
@@ -231,6 +232,11 @@ def is_part_of_program(linked: Linked, path: str) -> bool:
 
 
 def files_of_programs(linked: Linked, path: str) -> frozenset[str]:
+    """See ``_files_of_programs``."""
+    return linked.once(_files_of_programs, path)
+
+
+def _files_of_programs(linked: Linked, path: str) -> frozenset[str]:
     """The modules that may be loaded in a process that loads the module at ``path``: those that import it, be it by way of others, and
     all that these import; every module, where one of them imports by a text, or one may import a module that is no program so."""
     by_text = {ref.path for word in sorted(TORCH.words["imports-by-name"]) for ref, _ in linked.calls.tables.calls(word)}
@@ -238,7 +244,7 @@ def files_of_programs(linked: Linked, path: str) -> frozenset[str]:
     above, todo = {path}, [path]
     while todo:
         known = todo.pop()
-        users = set(_may_import(linked, known)) - above
+        users = linked.once(_who_may_import, known) - above
         above |= users
         todo += sorted(users)
     found, todo = set(above), [*above]

@@ -121,7 +121,9 @@ class Counter(Constructor):
         params = self.function(init).params[1:] if init is not None else ()
         self.made, self.blind = 0, True
         try:
-            count = self.instance(cls, [], {each.name: UnknownPart() for each in params if not self.goes_by_default(each)}).count
+            count = self.instance(
+                cls, [], {each.name: UnknownPart() for each in params if not self.goes_by_default(each)}
+            ).count
         finally:
             self.blind = False
         if not count or any(project.method(each, "__init__") != init for each in project.subclasses(cls)):
