@@ -242,6 +242,11 @@ def test_options(more: str, before: str, lacks: bool) -> None:
         ("from kit import Later\nLater()", "from elsewhere import *", ""),
         ("from kit import later\nlater.run()", "limit = 3", ""),  # which may be generated, or compiled
         ("from kit import more\nmore.run()", "limit = 3", ""),
+        ("from kit.less import Later\nLater()", "limit = 3", "it cannot run: its file imports `kit.less`, which is not there"),
+        ("from kit.less import later\nlater.run()", "limit = 3", ""),
+        ("from kit.less import Later\nLater()", "from elsewhere import less", ""),
+        ("from kit.less import Later\nLater()", "from setuptools import setup\nsetup(ext_modules=[])", ""),
+        ("try: from kit.less import Later\nexcept ImportError: Later = print\nLater()", "limit = 3", ""),
     ],
 )
 def test_what_a_package_lacks(imported: str, package: str, words: str) -> None:

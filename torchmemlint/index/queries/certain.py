@@ -116,12 +116,22 @@ def missing_import(linked: Linked, path: str) -> str:
         if old and not others and not linked.names.file_of(path, parts[0]):
             return old
         file = file_meant(linked, path, module)
+        if not file and not others and _is_called(linked, path, bound) and _lacks_module(linked, path, module):
+            return module.lstrip(".")
         known = bool(file) and not others and file != path
         if known and file.endswith("__init__.py"):  # a package may have parts that are no Python files, or that are generated
             known = not linked.names.file_of(path, target) and _is_called(linked, path, bound)
         if known and not _is_bound(linked, file, name) and not _is_bound(linked, file, "__getattr__"):
             return name
     return ""
+
+
+def _lacks_module(linked: Linked, path: str, module: str) -> bool:
+    """Whether a package of the project, which a file means for sure, has no module of a name; not where the project builds some."""
+    package, _, name = module.rpartition(".")
+    file = file_meant(linked, path, package or module.removesuffix(name))
+    has = linked.names.file_of(path, module) or _is_bound(linked, file, name) if file.endswith("__init__.py") else True
+    return not has and not linked.calls.tables.has_word(TORCH.names["builds-modules"])
 
 
 def _is_called(linked: Linked, path: str, name: str) -> bool:
