@@ -368,8 +368,10 @@ def runs_by_a_method(event: Graph, flow: Flow) -> bool:
 
 def is_method_of_evaluated(event: Graph, flow: Flow) -> bool:
     """Whether a method of a module in evaluation mode gives what only a tensor can be, and that goes through no module: what
-    prepares a network's input does."""
+    prepares a network's input does. What is given nothing has nothing to run on, but for what draws samples."""
     if event.training is not False or "." not in event.what or not seen_on(event, flow) & TENSOR_ONLY:
+        return False
+    if event.what.rpartition(".")[2] not in TORCH.words["draws"] and flow.source(event.site, event.site.node).endswith("()"):
         return False
     family = descendants(flow.record, event.gid)
     return not any(flow.record.graphs[gid].kind is GraphKind.FORWARD for gid in family)

@@ -160,7 +160,7 @@ ON_HOST = Fact("device-is-the-host", unless="the device is the CPU", known_by=Kn
 ALL_STEPS = "on the device during all steps"
 UNTIL_BOUND = "on the device until line {row} rebinds `{name}`"
 UNTIL_DELETED = "on the device until line {row} deletes `{name}`"
-WEIGHTS = "a second copy of the model's weights"
+WEIGHTS = "a second copy of the weights that the file has"
 FOR_EACH = "all processes load {copied} onto the GPU that it was saved from: one copy each"
 ON_ONE = "one copy for each process of the machine, all on one GPU"
 ONCE = "{copied} on the device, until the dict is dropped"

@@ -198,3 +198,17 @@ def works_on_the_host(world: World, ref: FunctionRef) -> bool:
         if last in MOVES and re.split(r"\W", receiver)[0] in params:
             return last == TORCH.names["to-host"] or any(arg.const == repr(TORCH.names["host"]) for arg in call.args)
     return False
+
+
+def followed(world: World, call_in: tuple[FunctionRef, str]) -> tuple[FunctionRef, ...]:
+    """The functions of the project that a call in a function, by its text, surely reaches; none where that is not visible."""
+    ref, text = call_in
+    call = next((c for c in world.facts(ref).calls if c.callee == text), None)
+    callees = world.project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
+    return callees.refs if callees is not None and callees.certain else ()
+
+
+def makes_a_generator(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+    """Whether a call in a function, by its text, only makes a generator, and runs nothing of the function yet."""
+    refs = followed(world, call_in)
+    return bool(refs) and all(world.header(ref).is_generator for ref in refs)

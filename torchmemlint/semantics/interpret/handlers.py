@@ -15,9 +15,11 @@ from torchmemlint.semantics.interpret.fallbacks import (
     Place,
     calculates,
     flat,
+    followed,
     heads,
     in_place_of_what_failed,
     is_given_all_of,
+    makes_a_generator,
     runs_model,
     works_on_the_host,
 )
@@ -360,6 +362,8 @@ def recoveries(
             last = name.rpartition(".")[2]
             if not name or last in QUIET or (last in DETACHES and not node.args):
                 continue
+            if m.world.memoize(makes_a_generator, (m.ref, name)):
+                continue
             if (freed := freeing(node, name)) is not None:
                 out.append((node.node, freed))
             elif last == own or (
@@ -540,14 +544,6 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
             if atom.name.startswith(f"{DATA_PACKAGE}."):
                 return False
     return True
-
-
-def followed(world: World, call_in: tuple[FunctionRef, str]) -> tuple[FunctionRef, ...]:
-    """The functions of the project that a call in a function, by its text, surely reaches; none where that is not visible."""
-    ref, text = call_in
-    call = next((c for c in world.facts(ref).calls if c.callee == text), None)
-    callees = world.project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
-    return callees.refs if callees is not None and callees.certain else ()
 
 
 def may_calculate_there(world: World, call_in: tuple[FunctionRef, str]) -> bool:
