@@ -108,3 +108,33 @@ def test_one_fix_renames_all_of_them(tmp_path: Path) -> None:
     fixed = fix_paths([str(tmp_path)], Configuration(CommandLine(options, isolated=True)), 1)
     assert "torch.cuda.amp" not in fixed.after[str(tmp_path / "a.py")]
     assert len(fixed.applied) == 1
+
+
+BESIDE = """\
+import torch
+from torch import nn
+
+
+def shown(model: nn.Module, first, second, loader, optimizer):
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+    one = model(first){first}
+    other = model(second){second}
+    print(one.detach().cpu().numpy(), other.detach().cpu().numpy())
+"""
+
+
+@pytest.mark.parametrize(
+    ("comments", "expected", "guards"),
+    [({}, [10, 11], 2), ({"second": NOQA}, [10], 0), ({"first": NOQA}, None, 0), ({"first": NOQA, "second": NOQA}, None, 0)],
+)
+def test_what_stands_beside_in_the_same_part_goes_with_it(
+    comments: dict[str, str], expected: list[int] | None, guards: int
+) -> None:
+    """A comment on the row that is reported means all of the part, as it did before the others were named."""
+    found = check(BESIDE.format(**{"first": "", "second": "", **comments}))
+    assert [places(one) for one in found] == ([expected] if expected is not None else [])
+    edits = [edit.content for one in found if one.fix is not None for edit in one.fix.edits]
+    assert sum("no_grad" in text for text in edits) == guards

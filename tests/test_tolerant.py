@@ -210,6 +210,14 @@ def test_too_much_that_cannot_be_read_is_refused() -> None:
     assert read("once upon a time\n") is None
 
 
+def test_findings_of_a_file_that_no_python_reads_are_notes() -> None:
+    text = "import torch\n" + TRAIN.format(name="f")
+    assert [one.severity for one in found_in(text)] == [Severity.WARNING]
+    finding, about = sorted(found_in(text + "\nAs a result we get this:\n"), key=lambda one: one.span.start.row)
+    assert (finding.code, finding.severity, about.code, about.severity) == ("TML101", Severity.NOTE, "TML000", Severity.ERROR)
+    assert finding.help.startswith("once the file is valid Python: ")
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python reads them")
 def test_a_statement_with_a_newer_f_string_is_left_out_alone() -> None:
     text = TRAIN.format(name="f").replace("        opt.step()\n", '        opt.step()\n        s = f"{x["a"]}"\n')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from torchmemlint.findings import Confidence, Severity
+from torchmemlint.findings import Confidence, Finding, Severity
 from torchmemlint.rules import rule_of
 from torchmemlint.rules.api import Draft
 from torchmemlint.rules.card import Once, Rule, Same
@@ -68,7 +68,8 @@ def _once_per_cause(drafts: Sequence[Draft]) -> list[Draft]:
             out.append(draft)
     for there in causes.values():
         first = for_all(there)
-        others = {d.finding for d in there if d.finding.span != first.finding.span} | set(first.also)
+        known = {first.finding.span, *(other.span for other in first.also)}
+        others = {d.finding for d in there if d.finding.span not in known} | set(first.also)
         out.append(replace(first, also=tuple(sorted(others, key=lambda one: one.sort_key))))
     return out
 
@@ -102,15 +103,26 @@ def raised(draft: Draft) -> Draft:
 
 
 def for_all(there: Sequence[Draft]) -> Draft:
-    """The draft that stands for a part of the function, with what it stands for in other loops: there a comment on its own row says
-    nothing."""
+    """The draft that stands for a part of the function, with what it stands for: in other loops, where a comment on its own row says
+    nothing, and in other statements beside it, which that comment means as well."""
     first = first_of(there)
     loops: dict[tuple[int, int], list[Draft]] = {}
     for draft in there:
         if draft.loops and draft.loops[0] not in first.loops[:1]:
             loops.setdefault(draft.loops[0], []).append(draft)
-    others = [first_of(each) for each in loops.values()]
-    return replace(first, also=tuple(sorted((d.finding for d in others if d is not first), key=lambda one: one.sort_key)))
+    others = {each.finding for each in map(first_of, loops.values())} - {first.finding} | beside(first, there)
+    return replace(first, also=tuple(sorted(others, key=lambda one: one.sort_key)))
+
+
+def beside(first: Draft, there: Sequence[Draft]) -> set[Finding]:
+    """The findings as costly as the first in other statements of the same loop, of what is not computed from one another's result."""
+    found: dict[str, Draft] = {first.finding.statement: first}
+    for draft in sorted(there, key=lambda one: one.finding.sort_key):
+        alike = draft.loops[:1] == first.loops[:1] and draft.finding.severity is first.finding.severity
+        if alike and all(draft.graphs.isdisjoint(other.graphs) for other in found.values()):
+            found.setdefault(draft.finding.statement, draft)
+    rows = first.finding.noqa_rows
+    return {replace(d.finding, noqa_rows=d.finding.noqa_rows | rows) for d in found.values() if d is not first}
 
 
 def first_of(there: Sequence[Draft]) -> Draft:

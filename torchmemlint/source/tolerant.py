@@ -58,6 +58,7 @@ class Reading:
     changes      what was changed, in order
     troubles     what could not be read; in a file that an older Python reads in full, what today's says of it
     written_for  the Python that reads the file ("Python 2"), "" where that is not known
+    in_cells     it is that of a notebook, whose other cells run all the same
     """
 
     text: str
@@ -65,6 +66,7 @@ class Reading:
     changes: tuple[Change, ...]
     troubles: tuple[Trouble, ...]
     written_for: str = ""
+    in_cells: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -75,6 +77,11 @@ class Reading:
     def is_of_older_python(self) -> bool:
         """Whether an older Python reads all of it."""
         return bool(self.written_for) and self.is_whole
+
+    @property
+    def runs_nowhere(self) -> bool:
+        """Whether no Python reads the file."""
+        return not self.in_cells and any(trouble.rows and not is_newer(trouble.message) for trouble in self.troubles)
 
     @property
     def message(self) -> str:
@@ -112,14 +119,13 @@ class Reading:
 
     def relocated(self, finding: Finding) -> Finding:
         """A finding in ``text`` as one of the file: at its place there, and without a fix. What was written for another
-        Python does not run today, so it costs nobody much."""
+        Python, or for none, does not run today, so it costs nobody much."""
         flow = tuple(replace(step, span=self.span(step.span)) if step.path == finding.path else step for step in finding.flow)
         finding = replace(finding, span=self.span(finding.span), flow=flow, fix=None)
-        if not self.written_for or finding.code in (INTERNAL_ERROR, UNUSED_SUPPRESSION):
+        if finding.code in (INTERNAL_ERROR, UNUSED_SUPPRESSION) or not (self.written_for or self.runs_nowhere):
             return finding
-        return replace(
-            finding, severity=Severity.NOTE, help=f"written for {self.written_for}: {finding.help}".removesuffix(": ")
-        )
+        why = f"written for {self.written_for}" if self.written_for else "once the file is valid Python"
+        return replace(finding, severity=Severity.NOTE, help=f"{why}: {finding.help}".removesuffix(": "))
 
     @cached_property
     def _given_lines(self) -> Lines:
@@ -172,7 +178,7 @@ def joined(parts: Iterable[tuple[str, str, Reading | None]]) -> Reading:
             troubles += reading.troubles
             written_for.add(reading.written_for)
         text, given = f"{text}{code}\n", f"{given}{code if reading is None else reading.given}\n"
-    return Reading(text, given, tuple(changed), tuple(troubles), min(written_for - {""}, default=""))
+    return Reading(text, given, tuple(changed), tuple(troubles), min(written_for - {""}, default=""), in_cells=True)
 
 
 def _of_older_python(text: str, lexed: Lexed, newer: Sequence[Change]) -> Iterator[Sequence[Change]]:

@@ -16,7 +16,7 @@ from torchmemlint.rules import ALL_RULES
 from torchmemlint.source.directives import Directives, read_directives
 from torchmemlint.suppress.fingerprint import fingerprint, numbered
 from torchmemlint.suppress.per_file import ignored_prefixes
-from torchmemlint.suppress.together import once_a_file, with_places
+from torchmemlint.suppress.together import for_all, once_a_file, with_places
 from torchmemlint.suppress.unused import unused_suppressions
 
 __all__ = ["apply", "fingerprint", "numbered"]
@@ -64,14 +64,13 @@ def apply(
 
 
 def representative(finding: Finding, others: Sequence[Finding], directives: Directives) -> Finding:
-    """The first of several findings of one cause that no comment switches off, with the places of those behind it; the first of all
-    where there is none."""
+    """The first of several findings of one cause that no comment switches off, with the places of those behind it and a fix for all; the
+    first of all where there is none."""
     left = [one for one in (finding, *others) if not suppressed(one, directives)]
     if not left:
         return finding
     # A fix may reach what a comment keeps as it is.
-    first = left[0] if len(left) > len(others) else replace(left[0], fix=None)
-    return with_places(first, left[1:])
+    return for_all(left) if len(left) > len(others) else with_places(replace(left[0], fix=None), left[1:])
 
 
 def suppressed(finding: Finding, directives: Directives) -> bool:

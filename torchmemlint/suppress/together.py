@@ -23,7 +23,7 @@ def once_a_file(findings: Sequence[Finding]) -> list[Finding]:
         if finding.code in codes:
             together.setdefault(finding.code, []).append(finding)
     return [
-        _for_all(together[finding.code]) if finding.code in codes else finding
+        for_all(together[finding.code]) if finding.code in codes else finding
         for finding in findings
         if finding.code not in codes or finding is together[finding.code][0]
     ]
@@ -35,7 +35,8 @@ def with_places(finding: Finding, others: Sequence[Finding]) -> Finding:
     return replace(finding, flow=(*finding.flow, *steps)) if steps else finding
 
 
-def _for_all(findings: Sequence[Finding]) -> Finding:
+def for_all(findings: Sequence[Finding]) -> Finding:
+    """The first of these, with the places of the others, and a fix for all where there can be one."""
     return replace(with_places(findings[0], findings[1:]), fix=_fix_of_all(findings)) if len(findings) > 1 else findings[0]
 
 

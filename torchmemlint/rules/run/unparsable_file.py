@@ -7,7 +7,7 @@ files are checked as usual. The rule is always enabled, so that such a file does
 As much of the file as possible is checked:
 
 - Functions, classes and statements that cannot be parsed are skipped, and the message names their lines. The rest is
-  checked. A skipped function may do anything.
+  checked, with notes for findings: no Python runs such a file yet. A skipped function may do anything.
 - A file for Python 2 (`print x`, `except E, e`, `0777`, indentation that mixes tabs and spaces), or with `async` as a name
   (`x.cuda(async=True)`), is checked completely. This finding, and all others of the file, are then notes, because no current
   Python runs it.
