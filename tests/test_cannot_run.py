@@ -51,12 +51,12 @@ def test_nothing_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("above", "before", "words"),
     [
-        ("", "limit + 1", "it cannot run: nothing defines `limit`, which is read before"),
+        ("", "limit + 1", "it cannot run: nothing defines `limit`, which it reads"),
         ("def set_it():\n    global limit\n    limit = 3", "limit + 1", ""),
         ("limit: int", "limit + 1", ""),
         ("class limit: pass", "limit + 1", ""),
         ("", "if (limit := 3) and limit: pass", ""),
-        ("", "print(f'{limit}')", "it cannot run: nothing defines `limit`, which is read before"),
+        ("", "print(f'{limit}')", "it cannot run: nothing defines `limit`, which it reads"),
         ("", "def inner(): return limit", ""),
         ("", "del loader[limit]", ""),
         ("", "if loader is None and limit: pass", ""),
@@ -338,3 +338,79 @@ def test_callers_that_do_not_come_to_the_call(taken: str, above: str, before: st
     (found,) = [one for one in alarms({f"scripts/{name}": text for name, text in files.items()}, "TML201")]
     assert (found.severity is Severity.NOTE) == bool(words)
     assert words in found.cost
+
+
+TURN = """\
+import torch
+from nets import Net
+
+def size(a): pass
+
+def evaluate(net: Net, loader):
+    net.eval()
+    for images in loader:
+        print(net(images.cuda()).argmax(1))
+        {after}
+    {behind}
+
+if __name__ == "__main__":
+    evaluate(Net().cuda(), torch.zeros(4, 2, 3, 8, 8))
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "behind", "is_note"),
+    [
+        ("pass", "pass", False),
+        ("size()", "pass", True),
+        ("print(images)\n        size()", "pass", True),
+        ("if images is None: continue\n        size()", "pass", False),
+        ("if images is None: size()", "pass", False),
+        ("try: size()\n        except TypeError: pass", "pass", False),
+        ("pass", "size()", False),  # what the loop cost has been paid by then
+    ],
+)
+def test_a_turn_that_ends_in_an_error_is_the_only_one(after: str, behind: str, is_note: bool) -> None:
+    (found,) = alarms({"nets.py": NETS, "train.py": TURN.format(after=after, behind=behind)}, "TML201")
+    assert (found.severity is Severity.NOTE) == is_note
+
+
+LIT = """\
+import torch
+import pytorch_lightning as pl
+from torch import nn
+
+class Lit(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Conv2d(3, 512, 3)
+
+    def training_step(self, batch, at):
+        torch.cuda.empty_cache()
+        loss = self.{read}(batch).mean()
+        return loss
+
+{more}
+def main(loader):
+    pl.Trainer().fit({made}, loader)
+
+main([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "more", "made", "is_note"),
+    [
+        ("net", "", "Lit()", False),
+        ("body", "", "Lit()", True),
+        ("optimizers", "", "Lit()", False),
+        ("body", "class Below(Lit):\n    body = print\n", "Lit()", False),
+        ("body", "class Below(Lit): pass\n", "Below()", False),
+        ("body", "def set_body(lit): lit.body = print\n", "Lit()", False),
+        ("body", "def set_all(lit, name): setattr(lit, name, print)\n", "Lit()", False),
+        ("body", "class Other:\n    def __init__(self): self.body = print\n", "Lit()", True),
+    ],
+)
+def test_attributes_of_a_framework_s_module(read: str, more: str, made: str, is_note: bool) -> None:
+    found = alarms({"train.py": LIT.format(read=read, more=more, made=made)}, "TML301")
+    assert {one.severity is Severity.NOTE for one in found} == {is_note}

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import takewhile
 from operator import attrgetter
 
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import FIELDS
+from torchmemlint.lower.walk import FIELDS, walk
 
 Step = tuple[ir.Expr, "bool | None"]  # what was evaluated, or with True and False a test that came out so
 
@@ -61,6 +62,18 @@ def behind(block: list[ir.Stmt], node: int) -> list[ir.Stmt]:
     blocks = [own.function.body] if isinstance(own, ir.FunctionDef) else [each for each, _ in _blocks(own)]
     inner = [each for each in blocks if each and each[0].node <= node]
     return behind(max(inner, key=lambda each: each[0].node), node) if inner else block[at + 1 :]
+
+
+def rest_of_turn(block: list[ir.Stmt], node: int, repeated: bool) -> list[ir.Stmt]:
+    """What every turn executes behind a node that a turn comes to: the statements that follow in the very body of a loop, up to one that
+    may leave it. ``repeated``: the block itself is run again and again."""
+    at = bisect_right(block, node, key=attrgetter("node")) - 1
+    inner = [each for each, _ in _blocks(block[at]) if each and each[0].node <= node] if at >= 0 else []
+    if inner:
+        body = max(inner, key=lambda each: each[0].node)
+        return rest_of_turn(body, node, isinstance(block[at], ir.For | ir.While) and body is block[at].body)  # type: ignore[union-attr]
+    stays = takewhile(lambda each: not any(isinstance(part, LEAVES) for part in walk(each)), block[at + 1 :])
+    return [*stays] if repeated and at >= 0 else []
 
 
 def header(statement: ir.Stmt) -> Iterator[Step]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import posixpath
+from collections.abc import Callable
 
 from torchmemlint.index import keys
 from torchmemlint.index.expressions import ANY_NAME
@@ -172,11 +173,12 @@ def may_be_stored(linked: Linked, name: str, classes: list[ClassRef] | None = No
     return bool(stores(name) or stores(ANY_NAME)) or any(cls.path in stores("self*") for cls in classes or ())
 
 
-def family(linked: Linked, cls: ClassRef) -> list[ClassRef]:
-    """A class, those below it and all that are above one of these, sorted; none where one of them is not what its text says."""
+def family(linked: Linked, cls: ClassRef, is_known: Callable[[str], bool] = BARE.__contains__) -> list[ClassRef]:
+    """A class, those below it and all that are above one of these, sorted; none where one of them is not what its text says, or is
+    below a class of a library that is not known."""
     found = {base for each in (cls, *linked.classes.subclasses(cls)) for base in linked.classes.mro(each)}
     classes = sorted(base for base in found if isinstance(base, ClassRef))
-    plain = all(base in BARE for base in found if isinstance(base, str)) and all(is_plain(linked, each) for each in classes)
+    plain = all(is_known(base) for base in found if isinstance(base, str)) and all(is_plain(linked, each) for each in classes)
     return classes if plain else []
 
 

@@ -11,6 +11,7 @@ from torchmemlint.index.queries.certain import BARE, binder, definition, family,
 from torchmemlint.index.queries.contents import MAIN, has_visible_users_alone, is_part_of_program
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
 
 INIT = "__init__"
 
@@ -73,10 +74,10 @@ def lacks(linked: Linked, path: str, qualname: str, text: str) -> bool:
     cls = own_class(facts, path, me) if facts is not None and name.isidentifier() and name[0] != "_" else None
     if cls is None or _has(linked, cls, name):
         return False
-    classes, init = family(linked, cls), linked.classes.method(cls, INIT)
+    classes, init = family(linked, cls, _is_module_base), linked.classes.method(cls, INIT)
     if not classes or any(_has(linked, each, name) for each in classes) or may_be_stored(linked, name, classes):
         return False
-    if any(base in BARE for each in classes for base in linked.classes.mro(each)):
+    if any(isinstance(base, str) for each in classes for base in linked.classes.mro(each)):
         calls = [call for word in sorted(TORCH.words["registers-names"]) for _, call in linked.calls.tables.calls(word)]
         if (
             name in TORCH.words["module-attributes"]
@@ -84,7 +85,15 @@ def lacks(linked: Linked, path: str, qualname: str, text: str) -> bool:
             or any(not call.args or call.args[0].const in ("", repr(name)) for call in calls)
         ):
             return False
-    return init is not None and has_visible_users_alone(linked, init)
+    if init is None or name in TORCH.words["lightning-attributes"]:
+        return False
+    is_made = bool(linked.calls.callers(init).calls) and not linked.classes.subclasses(cls)
+    return is_made or has_visible_users_alone(linked, init)
+
+
+def _is_module_base(base: str) -> bool:
+    """Whether the attributes of a library's class of modules are known."""
+    return base in BARE or TORCH.class_kind(base) is ClassKind.LIGHTNING_MODULE
 
 
 def _has(linked: Linked, cls: ClassRef, name: str) -> bool:

@@ -10,7 +10,7 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import everything
-from torchmemlint.lower.ways import evaluated, parts_of, way_to
+from torchmemlint.lower.ways import evaluated, parts_of, rest_of_turn, way_to
 from torchmemlint.lower.written import dotted, short
 from torchmemlint.semantics.mode.removed_calls import why_dead
 from torchmemlint.semantics.state import MODULE, World
@@ -27,8 +27,8 @@ WORDS = {
     "in-a-test": (NAME, "it is part of a unit test"),
     "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
     "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
-    "no-name": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
-    "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which is read before"),
+    "no-name": (RESOLVED, "it cannot run: nothing defines `{}`, which it reads"),
+    "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which it reads"),
     "no-import": (RESOLVED, "it cannot run: its file imports `{}`, which is not there"),
     "old-python": (RESOLVED, "written for Python 2, which had `{}`"),
     "old-torch": (RESOLVED, "written for torch before 1.0, which had `{}`"),
@@ -126,6 +126,8 @@ def _why_not_come_to(world: World, place: Place) -> Reason | None:
     if found is None or ref.path.endswith(".ipynb") or world.project.modules[ref.path].recovered:
         return None  # statements may be missing, or run in another order
     obstacles = world.memoize_of_function(_obstacles, ref)
+    rest = rest_of_turn(found[0].body, node, world.hook(ref) is not None)  # what ends the first turn leaves no second one
+    node = rest[-1].node if rest else node
     for expr, value in way_to(found[0].body, node) if obstacles.raising or obstacles.decided else ():
         if value is None:
             reason = obstacles.raising.get(id(expr))
