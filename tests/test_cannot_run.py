@@ -330,6 +330,7 @@ if __name__ == "__main__":
         ),
         ("getattr(self, 'eval{}'.format(at))", "def size(a): pass", "size()", ""),
         ("getattr(self, 'eval%d' % at)", "def size(a): pass", "size()", ""),
+        ("self.__dict__[at]()", "def size(a): pass", "size()", "it cannot run: the call of `size(…)` does not fit"),
     ],
 )
 def test_callers_that_do_not_come_to_the_call(taken: str, above: str, before: str, words: str) -> None:

@@ -310,7 +310,7 @@ def may_look_up(linked: Linked, of_objects: bool, files: Container[str] | None =
     by_key = (  # an object's own `__dict__` holds none of its methods
         ref
         for ref, call in tables.calls("")
-        if call.callee.startswith("eval()") or ".__dict__[" in call.callee.removeprefix("self")
+        if call.callee.startswith("eval()") or ".__dict__[" in call.callee.removeprefix("self.")
     )
     by_text = (
         ref
