@@ -335,12 +335,14 @@ def test_a_run_over_a_folder_prints_what_each_file_took(tmp_path: Path) -> None:
         (folder / f"{name}.py").write_text(SHAPES["appended"](size)["a.py"])
     (folder / "plain.py").write_text("VALUE = 1\n")
     lines = {path.name: path.read_text().count("\n") + 1 for path in folder.iterdir()}
+    filled = b"1" * 200_000_000  # a process has its own memory, not that of the one that starts it
     ((name, row),) = rows([folder], record)
+    del filled
     assert (name, row["files"], row["long"], row["lines"]) == ("project", 3, 1, sum(lines.values()))
     assert 0 < row["longest"][0] <= row["seconds"] < 60
     assert row["worst"][1] == row["longest"][1] == lines["long.py"]
     assert row["worst"][0] == pytest.approx(row["longest"][0] / lines["long.py"] * 1000, abs=0.1)
-    assert 20 < row["megabytes"] < 1000
+    assert 20 < row["megabytes"] < 100
     before = record.read_text()
     assert dict(rows([folder], record)) == {"project": row}  # it is not run again
     assert record.read_text() == before

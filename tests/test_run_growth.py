@@ -292,6 +292,30 @@ def test_holders_of_other_kinds_are_named(tmp_path: Path, text: str, line: int, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kept", "keep", "gets"),
+    [
+        ("[]", "kept.append({'output': output, 'weights': weights})", "`{'output': …}`"),
+        ("[]", "kept.append(Record(output))", "a `Record`"),
+        ("{}", "kept[i] = ('output', output)", "a tuple with a tensor"),
+        ("{}", "kept[i] = output", "an array that shows a tensor"),
+    ],
+    ids=["records", "objects", "tuples", "arrays"],
+)
+def test_containers_that_the_collector_leaves_out_are_named(tmp_path: Path, kept: str, keep: str, gets: str) -> None:
+    pytest.importorskip("torch")
+    text = NETWORK + (
+        "weights = torch.zeros(4).numpy()\n\n\nclass Record:\n    def __init__(self, output):\n"
+        "        self.output, self.weights = output, weights\n\n\n"
+        f"kept = {kept}\nfor i in range(40):\n    output = model(torch.randn(32, 16)).detach().numpy()\n    {keep}\n"
+    )
+    done = run(tmp_path, text)
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("train.py:19: note: grows "), done.stderr
+    assert f"`kept` gets {gets} in each step" in first
+
+
+@pytest.mark.slow
 def test_a_buffer_that_fills_up_is_not_reported(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run(tmp_path, BOUNDED, "--fail-on-growth")

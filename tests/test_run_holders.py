@@ -117,6 +117,13 @@ def put_array(tensor: Any, scope: Holder) -> None:
     scope.mine[1] = tensor
 
 
+def put_arrays(tensor: Any, scope: Holder) -> None:
+    """What the collector leaves out: when it has seen the tuple it knows that there is nothing for it in there."""
+    put_array(tensor, scope)
+    scope.mine = {"key": ("text", scope.mine)}
+    gc.collect()
+
+
 def put_function(tensor: Any, scope: Holder) -> None:
     inner = [tensor]
     scope.mine = lambda: inner
@@ -130,7 +137,7 @@ def put_generator(tensor: Any, scope: Holder) -> None:
 
 def test_the_way_up_is_named() -> None:
     scopes = {}
-    box = [torch.zeros(2) for _ in range(14)]
+    box = [torch.zeros(2) for _ in range(15)]
     puts = (
         put_attribute,
         put_slot,
@@ -139,17 +146,18 @@ def test_the_way_up_is_named() -> None:
         put_queue,
         put_thread_local,
         put_array,
+        put_arrays,
         put_function,
         put_generator,
     )
     for put in puts:
         scopes[put.__name__] = Holder()
         put(box[len(scopes) - 1], scopes[put.__name__])
-    KEPT.append(box[9])
-    Holder.of_class.append(box[10])
-    remembers().append(box[11])
-    TRAIL.set((box[12],))
-    box[13] = cached(2)
+    KEPT.append(box[10])
+    Holder.of_class.append(box[11])
+    remembers().append(box[12])
+    TRAIL.set((box[13],))
+    box[14] = cached(2)
     try:
         said = _HERE["names"](box)
     finally:
@@ -159,12 +167,13 @@ def test_the_way_up_is_named() -> None:
         TRAIL.set(())
         cached.cache_clear()
     of = "scopes['{}'].mine".format
-    assert said[:8] == [
+    assert said[:9] == [
         ("local", of("put_attribute") + "[…]"), ("local", of("put_slot") + ".mine['key']"), ("local", of("put_partial") + " (partial)[…]"),
         ("local", of("put_chain") + ".maps[…]['key']"), ("local", of("put_queue") + ("[…]" if sys.version_info < (3, 13) else "")),
-        ("local", of("put_thread_local") + "['value'][…]"), ("local", of("put_array") + "[…]"), ("local", of("put_function") + " → inner[…]"),
+        ("local", of("put_thread_local") + "['value'][…]"), ("local", of("put_array") + "[…]"),
+        ("local", of("put_arrays") + "['key'][…][…]"), ("local", of("put_function") + " → inner[…]"),
     ]  # fmt: skip
-    assert said[8:] == [
+    assert said[9:] == [
         ("generator", "seen[…]"), ("global", "KEPT[…]"), ("class", "Holder.of_class[…]"), ("global", "remembers → seen[…]"),
         ("context", "trail[…]"), ("global", "cached (cache)[2]"),
     ]  # fmt: skip

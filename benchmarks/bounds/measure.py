@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import resource
 import subprocess
@@ -12,19 +13,27 @@ from pathlib import Path
 
 from benchmarks.bounds.shapes import Files
 
-PROGRAM = """
+
+def peak() -> float:
+    """The largest resident size of this process, in megabytes; 0 where the system does not say it. What ``wait4`` and ``getrusage``
+    report counts what its parent held when it was forked."""
+    try:
+        with open("/proc/self/status") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+    except OSError:
+        return 0
+
+
+PROGRAM = f"""
 import sys
 from torchmemlint.cli import main
+{inspect.getsource(peak)}
 status = main(sys.argv[1:])
 sys.stdout.flush()
-try:
-    with open("/proc/self/status") as lines:
-        print(*(line for line in lines if line.startswith("VmHWM:")))
-except OSError:
-    pass
+print("peak", peak())
 sys.exit(status)
 """
-"""Prints the process's own peak at the end: the one that ``wait4`` reports counts what its parent held when it was forked."""
+"""Prints its peak at the end."""
 COMMAND = (
     *(("-P",) if sys.version_info >= (3, 11) else ()),
     "-c",
@@ -77,13 +86,14 @@ def cost_of_path(path: str, folder: str, lines: int, size: int, limit: int) -> C
         errors.seek(0)
         messages = errors.read().decode(errors="replace")
         output.seek(0)
-        last = output.read().decode(errors="replace").rpartition("VmHWM:")
+        _, _, own = output.read().decode(errors="replace").rpartition("peak ")
     inherited = usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+    done = process.returncode == 0
     return Cost(
         lines=lines,
         size=size,
         seconds=round(usage.ru_utime + usage.ru_stime, 2),
-        megabytes=round(int(last[2].split()[0]) / 1024 if last[1] else inherited, 1),
-        done=process.returncode == 0,
+        megabytes=round((done and float(own)) or inherited, 1),
+        done=done,
         stderr=messages[-2000:],
     )

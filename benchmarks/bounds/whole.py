@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 from benchmarks.bounds.__main__ import MEGABYTES, RECORDS, TIMES_SIZE, tree
 from benchmarks.bounds.field import SECONDS
+from benchmarks.bounds.measure import peak
 
 LINES = 300
 """Files that are shorter take what they import, whatever their length: their seconds count, not those for 1,000 lines."""
@@ -63,7 +63,7 @@ def figures(folder: Path) -> dict[str, Any]:
         "lines": sum(lines for lines, _ in sizes.values()),
         "bytes": sum(size for _, size in sizes.values()),
         "seconds": round(cpu, 2),
-        "megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "megabytes": round(peak(), 1),
         "long": len(long),
         "worst": [round(spent[worst] / sizes[worst][0] * 1000, 2), sizes[worst][0]] if worst else [0, 0],
         "longest": [round(spent[longest], 2), sizes[longest][0]] if longest else [0, 0],

@@ -11,7 +11,7 @@ from typing import Any
 
 from torchmemlint.growth.worker.heap import Begin, Graphs, Size, Snapshot, is_node, is_tensor, storage_of, tensors_and_nodes
 from torchmemlint.growth.worker.holders import CACHE, Path, is_a, is_array
-from torchmemlint.growth.worker.unseen import held_by, is_older
+from torchmemlint.growth.worker.unseen import held_by, is_older, is_unseen
 
 NAMED = ("local", "global", "class", "generator", "context")
 """Kinds of roots that are a name in the program."""
@@ -70,14 +70,23 @@ class Evidence:
         """The first object on the way up that was there before what it holds; the owner of the name if there is none; None where nobody
         in Python holds it, or where it only takes the place of an earlier one: the gradient of an old tensor."""
         for one, above in pairwise([*path.objects[1:], None]):
-            if is_array(one):
-                if is_older(one, self.begin.new):
+            if is_unseen(one):
+                if self._was_there(one, above):
                     return one
             elif not self.begin.is_new(one):
                 if is_a(above, CACHE):  # its own table
                     return above
                 return None if is_tensor(one) else one
         return path.root.owner if path.root.kind in NAMED else None
+
+    def _was_there(self, holder: Any, above: Any) -> bool:
+        """Of a holder that the collector does not see: whether it holds something older. If it is no array, it also needs several of a
+        kind, and a holder that is not new: a record of one step may hold an older tensor."""
+        if not is_older(holder, self.begin.new):
+            return False
+        return is_array(holder) or (
+            not self.begin.is_new(above) and self.of_several_iterations(below(holder, {id(one): one for one in self.survivors}))
+        )
 
     def is_being_made(self, path: Path) -> bool:
         """Whether a path ends at a container that was there before and has no holder: an expression is making it."""
@@ -134,7 +143,7 @@ def below(top: Any, wanted: dict[int, Any], limit: int = 20_000) -> list[Any]:
             seen.add(id(one))
             if id(one) in wanted:
                 found.append(one)
-            if gc.is_tracked(one) or is_array(one):
+            if gc.is_tracked(one) or is_unseen(one):
                 todo.append(one)
     return found
 
