@@ -12,7 +12,7 @@ from torchmemlint.index.queries.contents import files_of_programs, functions_say
 from torchmemlint.index.references import TOP, FunctionRef
 from torchmemlint.torch_facts import TORCH
 
-PARSER, ADDS, PARSES = (TORCH.names[word] for word in ("option-parser", "adds-option", "parses-options"))
+PARSER, ADDS, PARSES = TORCH.names["option-parser"], TORCH.names["adds-option"], TORCH.names["parses-options"]
 DEFINES = sorted(TORCH.words["defines-options"])
 MAX_UP = 8  # names, of one function after the other, through which options are followed back to their parser
 
