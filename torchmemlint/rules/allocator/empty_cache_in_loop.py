@@ -501,8 +501,8 @@ def is_of_scheduler(event: object, flow: Flow) -> bool:
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
-    """Whether a model was deleted in the same iteration before: what is a module or is called as one, or what a call made of nothing
-    that the iteration brings (``build()``)."""
+    """Whether a model was deleted in the same iteration before: what is a module or is called as one, what a call made of nothing
+    that the iteration brings (``build()``), or what a call made and is then given something to work on (``net.fit(x, y)``)."""
     networks = [
         g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
     ]
@@ -510,12 +510,18 @@ def deletes_model(event: CallEffect, flow: Flow) -> bool:
     calls = flow.runs.world.facts(flow.frame(event.site).ref).calls
     fed = {call.callee for call in calls if call.args}
     bare = {call.callee for call in calls}
+    works = {owner for owner, _, name in (callee.rpartition(".") for callee in fed) if name not in OF_VALUES}
     return any(
         text in bare
+        or (text in works and makers(text, event, flow))
         or any(what == text or what.startswith(f"{text}.") for what in called)
         or not makers(text, event, flow) <= fed
         for text in event.deleted_before
     )
+
+
+OF_VALUES = frozenset(TORCH.methods) | TORCH.words["container-methods"]
+"""Methods of tensors, and of what holds them."""
 
 
 def makers(text: str, event: CallEffect, flow: Flow) -> set[str]:
