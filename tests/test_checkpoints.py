@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from gaps import ROOT, alarms, without_marks
 
 from torchmemlint.findings import Finding
@@ -71,3 +72,16 @@ def test_an_optimizer_takes_the_tensors_of_its_state() -> None:
         "held_state_of_an_optimizer",
     }
     assert costs["averages_made_of_a_network"].startswith("a second copy of the weights")
+
+
+@pytest.mark.parametrize(
+    ("words", "fixed"), [(2, True), (900, False), (1003, False)], ids=["read", "too deep to follow", "too deep to read"]
+)
+def test_a_method_that_cannot_be_read_may_keep_what_it_is_given(words: int, fixed: bool) -> None:
+    restores = f"class Net:\n    def load_state_dict(self, state):\n        {' or '.join(['state'] * words)}\n"
+    program = (
+        "import torch\nimport net\n\n\ndef resume(path, model):\n    model.load_state_dict(torch.load(path))\n    model.cuda().train()\n"
+        "    for each in model.parameters():\n        each.requires_grad_(True)\n    return model\n"
+    )
+    found = alarms({"net.py": restores, "resume.py": program}, confidence="low")
+    assert [(one.code, bool(one.fix)) for one in found] == [("TML506", fixed)]

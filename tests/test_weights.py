@@ -97,13 +97,17 @@ class Reader(nn.Module):
         super().__init__()
         self.attend = nn.MultiheadAttention(16, 4)
         self.body = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, dim_feedforward=32), num_layers=3)
+        self.moved = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4).to("cpu"), num_layers=2)
 
 
 net = Reader()
 """
+EMPTY = """
+net = nn.Sequential(nn.Embedding(0, 8), nn.Linear(8, 0), nn.Linear(0, 3))
+"""
 
 
-@pytest.mark.parametrize(("source", "slack"), [(RESIDUAL, 0.0), (SEQUENCE, 0.05), (ATTENTION, 0.05)])
+@pytest.mark.parametrize(("source", "slack"), [(RESIDUAL, 0.0), (SEQUENCE, 0.05), (ATTENTION, 0.05), (EMPTY, 0.0)])
 def test_the_count_is_a_bound_and_near(source: str, slack: float) -> None:
     found = weights(source)
     assert found is not None

@@ -28,14 +28,15 @@ Question = Callable[Concatenate[World, Asked], Answer]
 
 
 def bounded(otherwise: Answer) -> Callable[[Question[Asked, Answer]], Question[Asked, Answer]]:
-    """For a question that follows values before a fix: what is answered when the steps for those of a file are used up."""
+    """For a question that follows values before a fix: what is answered when the steps for those of a file are used up,
+    or where code is nested too deeply."""
 
     def bound(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
         @wraps(question)
         def ask(world: World, *arguments: Asked.args, **named: Asked.kwargs) -> Answer:
             try:
                 return question(world, *arguments, **named)
-            except RunLimit:
+            except (RunLimit, RecursionError):
                 return otherwise
 
         return cast(Callable[Concatenate[World, Asked], Answer], ask)
