@@ -415,3 +415,42 @@ main([])
 def test_attributes_of_a_framework_s_module(read: str, more: str, made: str, is_note: bool) -> None:
     found = alarms({"train.py": LIT.format(read=read, more=more, made=made)}, "TML301")
     assert {one.severity is Severity.NOTE for one in found} == {is_note}
+
+
+HANDED_ON = """\
+import torch
+from nets import Net
+
+def evaluate(net: Net, loader, logs=False):
+    net.eval()
+    if not logs:
+        return
+    for images in loader:
+        print(net(images.cuda()).argmax(1))
+
+def run(net, loader, logs={default}):
+    {before}
+    evaluate(net, loader, logs={given})
+
+if __name__ == "__main__":
+    run(Net().cuda(), torch.zeros(4, 2, 3, 8, 8){more})
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "before", "given", "more", "is_note"),
+    [
+        ("False", "pass", "logs", "", True),
+        ("False", "pass", "False", "", True),
+        ("False", "pass", "True", "", False),
+        ("True", "pass", "logs", "", False),
+        ("False", "pass", "logs", ", True", False),
+        ("False", "pass", "logs", ", logs=False", True),
+        ("False", "logs = bool(loader)", "logs", "", False),
+        ("False", "pass", "loader", "", False),
+    ],
+)
+def test_an_option_that_each_function_hands_on(default: str, before: str, given: str, more: str, is_note: bool) -> None:
+    text = HANDED_ON.format(default=default, before=before, given=given, more=more)
+    (found,) = alarms({"nets.py": NETS, "train.py": text}, "TML201")
+    assert (found.severity is Severity.NOTE) == is_note

@@ -32,13 +32,13 @@ def constant(linked: Linked, path: str, qualname: str, text: str) -> str:
     return _of_parameter(linked, FunctionRef(path, facts.qualname), name)
 
 
-def _of_parameter(linked: Linked, ref: FunctionRef, name: str) -> str:
-    """The constant that a parameter is because no call gives it, and its default is one."""
+def _of_parameter(linked: Linked, ref: FunctionRef, name: str, depth: int = 0) -> str:
+    """The constant that a parameter is because its default is one, and no call gives it, or gives a parameter that is the same."""
     facts = linked.reader.scope(ref.path, ref.qualname)
     param = next((each for each in facts.params if each.name == name), None) if facts is not None else None
     if facts is None or param is None or param.default not in FALSE or name in facts.unsure or ref.qualname == MAIN:
         return ""
-    calls = linked.calls.callers(ref).calls if has_visible_users_alone(linked, ref) else ()
+    calls = linked.calls.callers(ref).calls if depth < MAX_UP and has_visible_users_alone(linked, ref) else ()
     bound = facts.owner and all(use.callee != "staticmethod" for use in facts.decorators)
     for caller in calls:
         args = caller.call.args
@@ -46,9 +46,14 @@ def _of_parameter(linked: Linked, ref: FunctionRef, name: str) -> str:
         sure = not bound or caller.call.callee.startswith(("self.", "super()"))
         for each in (args,) if sure else (args, args[1:]):
             given = argument_given(facts.params[1:] if bound else facts.params, name, each)
-            if any(arg.keyword in ("*", "**") for arg in args) or (given is not None and given.const != param.default):
+            if any(arg.keyword in ("*", "**") for arg in args):
+                return ""
+            if given is not None and (given.const or _of_parameter(linked, caller.ref, given.name, depth + 1)) != param.default:
                 return ""
     return param.default if calls else ""
+
+
+MAX_UP = 4  # calls over which a parameter is followed
 
 
 def _of_class(linked: Linked, cls: ClassRef, name: str) -> str:
