@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from torchmemlint.budget import command
-from torchmemlint.confirm import launch
-from torchmemlint.confirm.warm import Child
+from torchmemlint.budget import command  # noqa: E402
+from torchmemlint.confirm import launch  # noqa: E402
+from torchmemlint.confirm.warm import Child  # noqa: E402
 
 WITHOUT_A_FILE = """\
 import torch
@@ -190,3 +190,65 @@ def test_a_model_of_70_billion_parameters_needs_less_than_2_gb(
     assert found["steps"] == 2
     assert found["parts"]["parameters"] > 2 * 68e9
     assert 1e8 < max(resident) < 2e9
+
+
+OWN_DATA = """\
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Examples(Dataset):
+    def __len__(self):
+        return len(kept["x"])
+
+    def __getitem__(self, index):
+        return kept["x"][index], kept["lengths"][index]
+
+kept = torch.load("kept.pt")
+torch._C._cuda_getCurrentRawStream(0)
+Path("runs").mkdir(exist_ok=True)
+Path("runs/log.txt").write_text("begun")
+model = nn.Linear(kept["x"].size(1), 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=kept["rate"])
+for x, length in DataLoader(Examples(), batch_size=4):
+    assert torch.tensor([length.max(), 7]).tolist() == [3, 7]
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_program_has_its_own_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it loads is what is in the file, small tensors of a batch keep their values, and a log that cannot be written stops nothing."""
+    (tmp_path / "train.py").write_text(OWN_DATA, encoding="utf-8")
+    torch.save({"x": torch.zeros(8, 64), "lengths": torch.full((8,), 3), "rate": 0.1}, tmp_path / "kept.pt")
+    assert command.main([str(tmp_path / "train.py"), "--output-format", "json"]) == 0, capsys.readouterr().out
+    report = json.loads(capsys.readouterr().out)
+    assert (report["steps"], report["skipped"]) == (2, [])
+
+
+SKIPPED_MODEL = """\
+import torch
+from torch import nn
+
+nn.LayerNorm(8).cuda()(torch.zeros(2, 8, device="cuda"))
+try:
+    raise OSError
+except OSError:
+    print("nothing was trained")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", ["", "model = open('weights')\n"])
+def test_a_forward_alone_is_estimated_if_nothing_was_skipped(
+    failing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was skipped may be the model."""
+    path = tmp_path / "train.py"
+    path.write_text(failing + SKIPPED_MODEL, encoding="utf-8")
+    assert command.main([str(path), "--output-format", "json"]) == (2 if failing else 0), capsys.readouterr().out

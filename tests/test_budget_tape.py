@@ -53,6 +53,14 @@ def test_numbers_that_rest_on_no_data_keep_their_values() -> None:
     assert any("the value of a tensor" in words for words in tape.assumed)
 
 
+def test_a_number_that_was_drawn_is_in_its_range_and_not_at_its_end() -> None:
+    """A layer that is left out with a small probability (wav2vec 2, HuBERT) is not."""
+    with Mode(allow_non_fake_inputs=True), Tape(lambda path: False):
+        assert not bool(torch.rand([]) < 0.1)
+        assert torch.empty(1).uniform_(0.0, 0.5).item() == 0.25
+        assert [torch.randint(2, 9, (1,)).item(), torch.randint(1, (1,)).item(), torch.randint(5, (1,)).item()] == [5, 0, 1]
+
+
 def test_a_truncated_normal_distribution_comes_to_an_end() -> None:
     with Mode(allow_non_fake_inputs=True), Tape(lambda path: False):
         weight = torch.empty(8, 8)

@@ -1,7 +1,7 @@
-"""Fifty models from their configurations, without weights: each entry makes a model and a batch, and says how a step runs it.
+"""Sixty models from their configurations, without weights: each entry makes a model and a batch, and says how a step runs it.
 
-Sizes are small enough for two cores. ``timm``, ``transformers`` and ``diffusers`` are needed; imports are inside, so that a list of
-names needs none of them.
+Sizes are small enough for two cores. ``timm``, ``transformers``, ``diffusers``, ``peft`` and ``bitsandbytes`` are needed; imports are inside,
+so that a list of names needs none of them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ Made = tuple[Any, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Entry:
-    """``make`` gives a model and the arguments of its forward; ``train`` whether a step trains or generates."""
+    """``make`` gives a model and the arguments of its forward; ``train`` whether a step trains or generates; ``autocast`` whether it runs
+    in bfloat16; ``optimizer`` makes that of its parameters."""
 
     name: str
     kind: str
     make: Callable[[], Made]
     train: bool = True
+    autocast: bool = False
+    optimizer: Callable[[Any], Any] = lambda parameters: torch.optim.AdamW(parameters, lr=1e-4)
 
 
 def _ids(*shape: int, high: int = 500) -> torch.Tensor:
@@ -109,6 +112,19 @@ _BERT = {"vocab_size": 2000, "hidden_size": 128, "num_hidden_layers": 3, "num_at
 _LLAMA = {**_BERT, "num_key_value_heads": 2}
 _NEW = {**_LLAMA, "head_dim": 32, "pad_token_id": 0}
 _PICTURES: dict[str, Callable[[], torch.Tensor]] = {"pixel_values": lambda: torch.randn(2, 3, 224, 224)}
+_PICTURE, _BEGIN = 1500, 1502
+_SEEING: dict[str, Callable[[], torch.Tensor]] = {
+    "input_ids": lambda: torch.tensor([[_BEGIN, *[_PICTURE] * 16, *range(47)]] * 2), "labels": lambda: _ids(2, 64),
+}  # fmt: skip
+"""A text in which 16 places are those of a picture. Its numbers are written out: models look for these places."""
+_GRIDS: dict[str, Callable[[], torch.Tensor]] = {
+    "pixel_values": lambda: torch.randn(128, 1536), "image_grid_thw": lambda: torch.tensor([[1, 8, 8]] * 2),
+    "mm_token_type_ids": lambda: torch.tensor([[0, *[1] * 16, *[0] * 47]] * 2),
+}  # fmt: skip
+_OBJECTS: dict[str, Callable[[], Any]] = {
+    "pixel_values": lambda: torch.randn(2, 3, 128, 128),
+    "labels": lambda: [{"class_labels": torch.tensor([1, 2]), "boxes": torch.rand(2, 4) * 0.3 + 0.2} for _ in range(2)],
+}
 _VISION = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 512}
 
 
@@ -125,6 +141,45 @@ def _adapted(checkpointed: bool = False) -> Callable[[], Made]:
         return peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"])), batch
 
     return make
+
+
+def _eight_bit(parameters: Any) -> Any:
+    import bitsandbytes
+
+    return bitsandbytes.optim.AdamW8bit(parameters, lr=1e-4)
+
+
+def _masks() -> Made:
+    """Mask2Former on Swin, which matches its queries with the masks that it is given."""
+    import transformers
+
+    backbone = transformers.SwinConfig(
+        image_size=128,
+        embed_dim=32,
+        depths=[1, 1, 1, 1],
+        num_heads=[1, 2, 4, 8],
+        window_size=4,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )
+    config = transformers.Mask2FormerConfig(
+        feature_size=64,
+        mask_feature_size=64,
+        hidden_dim=64,
+        encoder_feedforward_dim=128,
+        dim_feedforward=128,
+        encoder_layers=1,
+        decoder_layers=2,
+        num_attention_heads=4,
+        num_queries=20,
+        num_labels=10,
+        train_num_points=256,
+        backbone_config=backbone,
+    )
+    labels = {
+        "mask_labels": [torch.randint(0, 2, (3, 128, 128)).float() for _ in range(2)],
+        "class_labels": [torch.tensor([1, 2, 3]) for _ in range(2)],
+    }
+    return transformers.Mask2FormerForUniversalSegmentation(config), {"pixel_values": torch.randn(2, 3, 128, 128), **labels}
 
 
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 16}
@@ -202,6 +257,48 @@ ENTRIES = (
     )),
     Entry("peft LoRA of Llama", "attention", _adapted()),
     Entry("transformers Llama, checkpointed", "attention", _adapted(checkpointed=True)),
+    Entry("transformers DeepSeek V3", "mixture of experts", _transformers(
+        "DeepseekV3Config", "DeepseekV3ForCausalLM", _LANGUAGE, **{**_NEW, "head_dim": 16, "num_key_value_heads": 4}, moe_intermediate_size=64, n_routed_experts=8, num_experts_per_tok=2,
+        n_group=2, topk_group=1, kv_lora_rank=32, q_lora_rank=32, qk_rope_head_dim=16, qk_nope_head_dim=16, v_head_dim=32, first_k_dense_replace=1,
+    )),
+    Entry("transformers Qwen3 Next", "recurrence", _transformers(
+        "Qwen3NextConfig", "Qwen3NextForCausalLM", _LANGUAGE, **{**_NEW, "num_hidden_layers": 4}, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32,
+        linear_value_head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, shared_expert_intermediate_size=64,
+    )),
+    Entry("transformers Falcon H1", "recurrence", _transformers("FalconH1Config", "FalconH1ForCausalLM", _LANGUAGE, **_NEW, mamba_d_ssm=128, mamba_n_heads=4, mamba_d_head=32, mamba_d_state=16, mamba_chunk_size=16)),
+    Entry("transformers Qwen3 VL", "text and pictures", _transformers(
+        "Qwen3VLConfig", "Qwen3VLForConditionalGeneration", {**_SEEING, **_GRIDS}, image_token_id=_PICTURE, video_token_id=1501, vision_start_token_id=_BEGIN, vision_end_token_id=1503,
+        text_config={**_NEW, "rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6]}},
+        vision_config={"depth": 2, "hidden_size": 64, "num_heads": 4, "intermediate_size": 128, "out_hidden_size": 128, "deepstack_visual_indexes": [0]},
+    )),
+    Entry("transformers SmolVLM", "text and pictures", _transformers(
+        "SmolVLMConfig", "SmolVLMForConditionalGeneration", {**_SEEING, "pixel_values": lambda: torch.randn(2, 1, 3, 64, 64)}, image_token_id=_PICTURE, scale_factor=2, pad_token_id=0,
+        text_config={"model_type": "llama", **_NEW}, vision_config={**_VISION, "image_size": 64, "patch_size": 8},
+    )),
+    Entry("transformers Whisper", "sound", _transformers(
+        "WhisperConfig", "WhisperForConditionalGeneration", {"input_features": lambda: torch.randn(2, 80, 3000), "labels": lambda: _ids(2, 32)}, vocab_size=2000, d_model=128, encoder_layers=2,
+        decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=512, decoder_ffn_dim=512, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+    )),
+    Entry("transformers wav2vec 2", "sound", _transformers(
+        "Wav2Vec2Config", "Wav2Vec2ForCTC", {"input_values": lambda: torch.randn(2, 16000), "labels": lambda: torch.tensor([[*range(1, 13)]] * 2)}, vocab_size=32, hidden_size=128,
+        num_hidden_layers=2, num_attention_heads=4, intermediate_size=512, conv_dim=(64,) * 7,
+    )),
+    Entry("transformers YOLOS", "objects", _transformers("YolosConfig", "YolosForObjectDetection", _OBJECTS, **_VISION, image_size=[128, 128], num_detection_tokens=20, num_labels=10)),
+    Entry("transformers Mask2Former", "objects", _masks),
+    Entry("diffusers Flux", "attention", _diffusers(
+        "FluxTransformer2DModel",
+        {
+            "hidden_states": lambda: torch.randn(2, 64, 16), "encoder_hidden_states": lambda: torch.randn(2, 16, 64), "pooled_projections": lambda: torch.randn(2, 32),
+            "timestep": lambda: torch.tensor([0.1, 0.2]), "img_ids": lambda: torch.zeros(64, 3), "txt_ids": lambda: torch.zeros(16, 3),
+        },
+        in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=32, num_attention_heads=4, joint_attention_dim=64, pooled_projection_dim=32, axes_dims_rope=(8, 12, 12),
+    )),
+    Entry("diffusers Wan", "attention", _diffusers(
+        "WanTransformer3DModel", {"hidden_states": lambda: torch.randn(1, 4, 5, 16, 16), "timestep": lambda: torch.tensor([1]), "encoder_hidden_states": lambda: torch.randn(1, 8, 64)},
+        num_attention_heads=4, attention_head_dim=32, in_channels=4, out_channels=4, text_dim=64, freq_dim=32, ffn_dim=256, num_layers=2,
+    )),
+    Entry("transformers Qwen3, bfloat16 autocast", "attention", _transformers("Qwen3Config", "Qwen3ForCausalLM", _LANGUAGE, **_NEW), autocast=True),
+    Entry("transformers Qwen3, 8-bit AdamW", "attention", _transformers("Qwen3Config", "Qwen3ForCausalLM", _LANGUAGE, **_NEW), optimizer=_eight_bit),
     Entry("transformers Llama, generation", "attention", _transformers("LlamaConfig", "LlamaForCausalLM", _TEXT, **_LLAMA), train=False),
     Entry("transformers GPT-2, generation", "attention", _transformers("GPT2Config", "GPT2LMHeadModel", _TEXT, vocab_size=2000, n_embd=128, n_layer=3, n_head=4), train=False),
     Entry("transformers Mamba, generation", "recurrence", _transformers("MambaConfig", "MambaForCausalLM", _TEXT, vocab_size=2000, hidden_size=128, num_hidden_layers=2), train=False),

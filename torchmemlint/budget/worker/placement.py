@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext, _device_constructors
-from torch.utils._pytree import tree_iter
+from torch.utils._pytree import tree_iter, tree_map_only
 
 from torchmemlint.budget.worker import device_queries, legacy_types
 from torchmemlint.budget.worker.cuda import Gpu
@@ -53,6 +54,8 @@ class Placement(TorchFunctionMode):
         if func in (torch.Tensor.view, torch.Tensor.reshape) and not kwargs:
             sizes = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:]
             args = (shortened(args[0], tuple(sizes)), *args[1:])
+        if func in (torch.tensor, torch.as_tensor) and args and isinstance(args[0], (list, tuple)):
+            args = (tree_map_only(FakeTensor, lambda item: self._values(item, True), args[0]), *args[1:])
         if kwargs.get("pin_memory"):
             kwargs.pop("pin_memory")
         if func in _device_constructors() and kwargs.get("out") is not None:
@@ -272,6 +275,7 @@ def pretend_cuda(gpu: Gpu, tape: Tape) -> None:
         "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "set_stream", "reset_max_memory_cached",
     )  # fmt: skip
     _answer(cuda, dict.fromkeys(silent))
+    _answer(torch._C, {"_cuda_getCurrentRawStream": 0})  # bitsandbytes takes it when it is imported
     _pretend_accelerator(memory)
     put(cuda, "Stream", _Stream)
     put(cuda, "Event", _Stream)

@@ -81,8 +81,8 @@ def _models(module: Any) -> None:
 
     def from_pretrained(cls: Any, name: Any = None, /, *args: Any, config: Any = None, **kwargs: Any) -> Any:
         kind = kwargs.pop("torch_dtype", None) or kwargs.pop("dtype", None)
-        for extra in _OF_LOADING:
-            kwargs.pop(extra, None)
+        for extra in [key for key, given in kwargs.items() if given is None or key in _OF_LOADING]:
+            kwargs.pop(extra)
         loading = bool(kwargs.pop("output_loading_info", False))
         if not isinstance(config, importlib.import_module("transformers").PretrainedConfig):
             config, kwargs = cls.config_class.from_pretrained(config or name, return_unused_kwargs=True, **kwargs)

@@ -199,7 +199,7 @@ class Budgeted:
             for block in run.tape.blocks:
                 block.on_device = True
         steps = len(run.marks)
-        seen = steps or (run.saw_forward and not reason)
+        seen = steps or (run.saw_forward and not reason and not self.skipped)  # else the model may be what was skipped
         first = f"; first {self.skipped[0]}" if self.skipped and not steps else ""
         unstepped = (
             "a backward ran, but no optimizer's step was seen: its state is not counted" if run.tape.before_backward else ""

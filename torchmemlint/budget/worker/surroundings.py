@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from torchmemlint.budget.worker.measure import EndOfRun, Unknown
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.tape import BUCKETS, Tape
+from torchmemlint.budget.worker.tape import BUCKETS, VALUES, Tape, keep_values
 from torchmemlint.confirm.worker.standins import Stage, StandIn
 
 # -- arguments
@@ -238,7 +238,10 @@ class Data:
                 return torch.zeros((grown, *item.shape[1:]), dtype=item.dtype)
             if isinstance(item, FakeTensor):
                 return item
-            return torch.empty_strided(item.size(), item.stride(), dtype=item.dtype)
+            made = torch.empty_strided(item.size(), item.stride(), dtype=item.dtype)
+            if item.numel() <= VALUES and isinstance(made, FakeTensor):  # lengths, sizes of a grid
+                keep_values(made, item.clone)
+            return made
 
 
 def _examples(loader: Any) -> int:
@@ -322,9 +325,18 @@ def no_outside(tape: Tape, stage: Stage) -> None:
             return io.BytesIO() if "b" in mode else io.StringIO()
         return real_open(file, mode, *args, **kwargs)
 
-    builtins.open = opened
+    builtins.open = io.open = opened  # pathlib has the other
     put(torch, "save", lambda *args, **kwargs: None)
-    put(torch, "load", lambda *args, **kwargs: StandIn(stage, "torch.load()"))
+    load = torch.load
+
+    def loaded(file: Any, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception), torch.utils._python_dispatch._disable_current_modes():
+            return load(
+                file, **{**kwargs, "map_location": "cpu", "weights_only": False}
+            )  # here a file may do what a program may
+        return StandIn(stage, "torch.load()")
+
+    put(torch, "load", loaded)
     put(torch, "compile", _compile)
     from torch.utils import model_zoo
 

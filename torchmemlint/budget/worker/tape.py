@@ -23,13 +23,12 @@ ACTIVATIONS, TEMPORARIES, BUFFERS, OTHER = "saved activations", "temporaries", "
 WORKSPACES, BUCKETS = "workspaces", "buckets"
 
 
-DRAWN = "_tml_drawn"
-"""An attribute of a fake tensor: between what its numbers were drawn."""
 AT_MOST = "_tml_at_most"
 """Attribute of a tensor that has as many rows as a mask selects: at most all."""
 VALUES = 1024
 """Tensors with so few elements keep their values, where these rest on none of the data: rates and widths of a model's layers."""
 _RANGES = {aten.arange, aten.linspace, aten.logspace}
+_DRAWS = {aten.rand, aten.uniform_, aten.randint}
 
 
 def _every(index: Any) -> list[Any]:
@@ -76,7 +75,6 @@ class Tape(TorchDispatchMode):
         self.before_backward: list[int] = []
         self._in_backward = False
         self.workspace: Callable[[Any, Any, Any], int] = lambda func, args, result: 0
-        self.item: float = 1.0
         self.live = 0
 
     @classmethod
@@ -102,8 +100,9 @@ class Tape(TorchDispatchMode):
             result = self._whole(func, args)
         if func.overloadpacket in _RANGES and isinstance(result, FakeTensor) and result.numel() <= VALUES:
             keep_values(result, lambda: func(*args, **{**kwargs, "device": torch.device("cpu")}))
-        if func.overloadpacket in (aten.uniform_, aten.randint) and isinstance(result, FakeTensor):
-            setattr(result, DRAWN, _bounds(func, args))
+        if func.overloadpacket in _DRAWS and isinstance(result, FakeTensor) and result.numel() == 1:
+            number = _drawn(func, args)
+            keep_values(result, lambda: torch.full(tuple(result.shape), number, dtype=result.dtype))
         placed = self._place(args, kwargs)
         if isinstance(result, torch.Tensor):
             self.see(result, func, placed)
@@ -139,15 +138,11 @@ class Tape(TorchDispatchMode):
         return number is not None and self.blocks[number].on_device
 
     def _scalar(self, func: Any, args: Any) -> Any:
-        """A number that depends on the tensor's data: 1, or the least that may have been drawn where 1 never is."""
+        """A number that depends on the tensor's data."""
         tensor = args[0] if args else None
         dtype = tensor.dtype if isinstance(tensor, torch.Tensor) else torch.float32
-        low, high = getattr(tensor, DRAWN, (self.item, self.item + 1))
-        number = self.item if low <= self.item < high else low
-        self.assume(f"the program read the value of a tensor; {number:g} was assumed")
-        if func is aten.equal.default or dtype is torch.bool:
-            return True
-        return float(number) if dtype.is_floating_point else int(number)
+        self.assume("the program read the value of a tensor; 1 was assumed")
+        return True if func is aten.equal.default or dtype is torch.bool else 1.0 if dtype.is_floating_point else 1
 
     def _whole(self, func: Any, args: Any) -> Any:
         """The largest result of an operator whose result's size depends on data."""
@@ -281,12 +276,12 @@ def _grouped(one: Any, other: Any, offs: Any = None, bias: Any = None, out_dtype
     return one.new_empty((one.size(0), one.size(1), other.size(2)), dtype=dtype)
 
 
-def _bounds(func: Any, args: Any) -> tuple[float, float]:
-    """Between what ``uniform_(low, high)`` and ``randint(low, high, size)`` draw; ``high`` is never drawn."""
+def _drawn(func: Any, args: Any) -> float:
+    """The number that ``rand(size)``, ``uniform_(low, high)`` or ``randint(low, high, size)`` drew: 1, as of all that nobody knows, or the
+    middle where 1 is never drawn: what happens with a small probability (a layer that is left out) does not."""
     numbers = [item for item in args if isinstance(item, (int, float))][:2]
-    if func.overloadpacket is aten.uniform_:
-        return (numbers[0] if numbers else 0.0), (numbers[1] if len(numbers) > 1 else 1.0)
-    return (numbers[0] if len(numbers) > 1 else 0), numbers[-1]
+    low, high = (0, *numbers)[-2:] if func.overloadpacket is aten.randint else (*numbers, *(0.0, 1.0)[len(numbers) :])
+    return 1 if low <= 1 < high else (low + high) / 2
 
 
 def _ctc(log_probs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
