@@ -176,23 +176,25 @@ def is_imported_file(linked: Linked, path: str) -> bool:
     )
 
 
-def _imported_by(linked: Linked, name: str) -> Iterator[tuple[str, Symbol | None]]:
-    """What a name is part of that modules import, each with the module; None: nothing that is visible."""
+def _imports_with(linked: Linked, name: str) -> Iterator[tuple[str, str]]:
+    """What modules import of which a name is a part, each with the module."""
     for user in linked.calls.tables.importers(name):
         linked.note(keys.IMPORTS, user)
         for _, target in linked.reader.whole(user).imports:
             if name in target.split("."):
-                yield user, linked.names.imported(user, target)
+                yield user, target
+
+
+def _imported_by(linked: Linked, name: str) -> Iterator[tuple[str, Symbol | None]]:
+    """What these imports mean; None: nothing that is visible."""
+    return ((user, linked.names.imported(user, target)) for user, target in _imports_with(linked, name))
 
 
 def _modules_named(linked: Linked, name: str) -> Iterator[tuple[str, str]]:
-    """Each import of a module of that name, or of a part of it: the module that imports, and the name of what it imports."""
-    for user in linked.calls.tables.importers(name):
-        linked.note(keys.IMPORTS, user)
-        for _, target in linked.reader.whole(user).imports:
-            parts = target.split(".")
-            if name in parts:
-                yield user, ".".join(parts[: parts.index(name) + 1])
+    """The modules of that name that these imports go through, as they are written."""
+    for user, target in _imports_with(linked, name):
+        parts = target.split(".")
+        yield user, ".".join(parts[: parts.index(name) + 1])
 
 
 def _who_may_import(linked: Linked, path: str) -> frozenset[str]:
