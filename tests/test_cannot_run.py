@@ -116,7 +116,7 @@ def test_constants(above: str, before: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("def other(): pass", "it cannot run: its file imports `helper`, which is not there"),
+        ("def other(): pass", "it cannot run: `helper` is imported, which is not there"),
         ("def helper(): pass", ""),
         ("if torch.cuda.is_available():\n    def helper(): pass", ""),
         ("def __getattr__(name): return name", ""),
@@ -237,12 +237,12 @@ def test_options(more: str, before: str, lacks: bool) -> None:
 @pytest.mark.parametrize(
     ("imported", "package", "words"),
     [
-        ("from kit import Later\nLater()", "limit = 3", "it cannot run: its file imports `Later`, which is not there"),
+        ("from kit import Later\nLater()", "limit = 3", "it cannot run: `Later` is imported, which is not there"),
         ("from kit import Later\nLater()", "from kit.more import Later", ""),
         ("from kit import Later\nLater()", "from elsewhere import *", ""),
         ("from kit import later\nlater.run()", "limit = 3", ""),  # which may be generated, or compiled
         ("from kit import more\nmore.run()", "limit = 3", ""),
-        ("from kit.less import Later\nLater()", "limit = 3", "it cannot run: its file imports `kit.less`, which is not there"),
+        ("from kit.less import Later\nLater()", "limit = 3", "it cannot run: `kit.less` is imported, which is not there"),
         ("from kit.less import later\nlater.run()", "limit = 3", ""),
         ("from kit.less import Later\nLater()", "from elsewhere import less", ""),
         ("from kit.less import Later\nLater()", "from setuptools import setup\nsetup(ext_modules=[])", ""),
@@ -321,7 +321,10 @@ if __name__ == "__main__":
         ),
         ("at", "DEBUG = False", "if DEBUG:\n        print(agent)", ""),
         ("at", "def size(a): pass", "try: size()\n    except TypeError: pass", ""),
-        ("at", "from more import Later", "pass", "it cannot run: its file imports `Later`, which is not there"),
+        ("at", "from more import Later", "pass", "it cannot run: `Later` is imported, which is not there"),
+        ("at", "", "from more import Later", "it cannot run: `Later` is imported, which is not there"),
+        ("at", "", "try:\n        from more import Later\n    except ImportError: pass", ""),
+        ("at", "", "if agent.net.training:\n        from more import Later", ""),
         (
             "getattr(self, 'part_{}'.format(at))",
             "def size(a): pass",

@@ -215,6 +215,7 @@ class Project:
     is_unbound = query(certain.is_unbound)
     is_part_of_a_program = query(certain.is_part_of_a_program)
     missing_import = query(certain.missing_import)
+    not_there = query(certain.not_there)
     is_idle = query(idle.is_idle)
     is_stored_in = query(certain.is_stored_in)
     is_stored_by_name = query(certain.is_stored_by_name)

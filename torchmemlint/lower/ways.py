@@ -14,7 +14,7 @@ from operator import attrgetter
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import FIELDS, walk
 
-Step = tuple[ir.Expr, "bool | None"]  # what was evaluated, or with True and False a test that came out so
+Step = tuple["ir.Expr | ir.ImportStmt", "bool | None"]  # what was evaluated, or with True and False a test that came out so
 
 SURE = {
     ir.Lambda: (), ir.Comprehension: (), ir.BoolOp: ("left",), ir.IfExp: FIELDS[ir.IfExp][:2], ir.Compare: FIELDS[ir.Compare][:2],
@@ -43,8 +43,15 @@ def way_to(block: list[ir.Stmt], node: int) -> Iterator[Step]:
             yield from way_to(inner, node)
 
 
-def evaluated(block: list[ir.Stmt]) -> list[tuple[ir.Expr, bool]]:
-    """Every expression that is a step of some way through a block, and whether it is a test that leads to places."""
+def tests_to(block: list[ir.Stmt], node: int) -> Iterator[tuple[ir.Expr, bool]]:
+    """The tests on the way to a node, each with how it came out."""
+    for test, value in way_to(block, node):
+        if value is not None and not isinstance(test, ir.ImportStmt):
+            yield test, value
+
+
+def evaluated(block: list[ir.Stmt]) -> list[tuple[ir.Expr | ir.ImportStmt, bool]]:
+    """Every expression, or import, that is a step of some way through a block, and whether it is a test that leads to places."""
     found = []
     for statement in block:
         found += [(expr, isinstance(statement, ir.If | ir.While)) for expr, _ in header(statement)]
@@ -78,12 +85,13 @@ def rest_of_turn(block: list[ir.Stmt], node: int, repeated: bool) -> list[ir.Stm
 
 def header(statement: ir.Stmt) -> Iterator[Step]:
     """What a statement evaluates whatever happens inside its blocks."""
-    values: list[ir.Expr | None] = (
+    values: list[ir.Expr | ir.ImportStmt | None] = (
         [item.manager for item in statement.items] if isinstance(statement, ir.With)
         else [statement.test] if isinstance(statement, ir.If | ir.While)
         else [statement.iterable] if isinstance(statement, ir.For)
         else [statement.subject] if isinstance(statement, ir.Match)
         else [statement.value] if isinstance(statement, VALUED)
+        else [statement] if isinstance(statement, ir.ImportStmt)
         else []
     )  # fmt: skip
     yield from ((each, None) for each in values if each is not None)
@@ -101,7 +109,7 @@ def _blocks(statement: ir.Stmt) -> list[tuple[list[ir.Stmt], list[Step]]]:
     return [(statement.body, holds), *((each, []) for each in others)]
 
 
-def parts_of(expr: ir.Expr) -> list[object]:
+def parts_of(expr: ir.Expr | ir.ImportStmt) -> list[object]:
     """An expression and all parts of it that are evaluated with it, whatever they give."""
     found: list[object] = []
     waiting: list[object] = [expr]

@@ -111,20 +111,25 @@ def missing_import(linked: Linked, path: str) -> str:
     for bound in linked.reader.whole(path).needs:
         linked.note(keys.NAME, path, bound)
         target, *others = linked.reader.import_targets[path][bound]
-        module, name = _parted(target)
-        parts = target.split(".")
-        old = next((each for count in range(len(parts), 0, -1) if (each := ".".join(parts[:count])) in OLD), "")
-        if old and not others and not linked.names.file_of(path, parts[0]):
-            return old
-        file = file_meant(linked, path, module)
-        if not file and not others and _is_called(linked, path, bound) and _lacks_module(linked, path, module):
-            return module.lstrip(".")
-        known = bool(file) and not others and file != path
-        if known and file.endswith("__init__.py"):  # a package may have parts that are no Python files, or that are generated
-            known = not linked.names.file_of(path, target) and _is_called(linked, path, bound)
-        if known and not _is_bound(linked, file, name) and not _is_bound(linked, file, "__getattr__"):
-            return name
+        if not others and (missing := not_there(linked, path, bound, target)):
+            return missing
     return ""
+
+
+def not_there(linked: Linked, path: str, bound: str, target: str) -> str:
+    """What of ``module.name``, which a file imports as ``bound``, is not there; "" where it is, or that is not known."""
+    module, name = _parted(target)
+    parts = target.split(".")
+    old = next((each for count in range(len(parts), 0, -1) if (each := ".".join(parts[:count])) in OLD), "")
+    if old and not linked.names.file_of(path, parts[0]):
+        return old
+    file = file_meant(linked, path, module)
+    if not file and _is_called(linked, path, bound) and _lacks_module(linked, path, module):
+        return module.lstrip(".")
+    known = bool(file) and file != path
+    if known and file.endswith("__init__.py"):  # a package may have parts that are no Python files, or that are generated
+        known = not linked.names.file_of(path, target) and _is_called(linked, path, bound)
+    return name if known and not _is_bound(linked, file, name) and not _is_bound(linked, file, "__getattr__") else ""
 
 
 def _lacks_module(linked: Linked, path: str, module: str) -> bool:

@@ -88,7 +88,7 @@ from torchmemlint.findings import Finding, Fix, Safety, Severity
 from torchmemlint.index.arguments import params_given
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.lower.ways import way_to
+from torchmemlint.lower.ways import tests_to
 from torchmemlint.lower.written import are_opposite, text_of
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.assumed import EMPTIED_ELSEWHERE, NO_BATCHES, moved_by_the_step, not_a_module
@@ -469,7 +469,7 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
     ):
         return ""
     function = flow.runs.world.function(record.root)
-    around = {text_of(test) for test, held in way_to(function[0].body, event.site.node) if held} if function else set()
+    around = {text_of(test) for test, held in tests_to(function[0].body, event.site.node) if held} if function else set()
     for param in params:
         name = param.name
         own = {name, f"not not {name}"}

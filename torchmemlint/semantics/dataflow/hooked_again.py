@@ -15,7 +15,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import names_bound
 from torchmemlint.lower.walk import names_inside, nodes_of, walk
-from torchmemlint.lower.ways import way_to
+from torchmemlint.lower.ways import tests_to
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.identity import function_or_closure
 from torchmemlint.semantics.interpret import FILLS_LISTS
@@ -57,7 +57,7 @@ def hooked_in_turns(world: World, asked: tuple[FunctionRef, int]) -> Turns | Non
     if call is None or not isinstance(call.func, ir.Attr) or not call.args:
         return None
     own = {text_of(t) for n in nodes_of(body) if isinstance(n, ir.Assign) for t in n.targets if isinstance(t, ir.Attr)}
-    if any(held is not None and rests_on(test, own) for test, held in way_to(body, node)):
+    if any(rests_on(test, own) for test, _ in tests_to(body, node)):
         return None  # once: `if self.handle is None: self.handle = …`
     holders = holders_of(body, call.func.value)
     turns = repeated(world, ref, holders, ()) if holders else None
@@ -148,8 +148,8 @@ def repeated(world: World, ref: FunctionRef, holders: frozenset[str], below: tup
 def changes(loop: ir.For | ir.While, call: ir.Call, holders: frozenset[str]) -> bool:
     """Whether a loop gives what these holders are another value, or lets a call through by a test of what it changes."""
     bound = bound_in(loop)
-    tests = [test for test, held in way_to(loop.body, call.node) if held is not None]
-    return bool(bound & {*holders, *(holder.partition(".")[0] for holder in holders)}) or any(rests_on(t, bound) for t in tests)
+    names = {*holders, *(holder.partition(".")[0] for holder in holders)}
+    return bool(bound & names) or any(rests_on(test, bound) for test, _ in tests_to(loop.body, call.node))
 
 
 def rests_on(test: ir.Expr, bound: set[str]) -> bool:

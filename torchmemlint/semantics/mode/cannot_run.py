@@ -29,7 +29,7 @@ WORDS = {
     "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
     "no-name": (RESOLVED, "it cannot run: nothing defines `{}`, which it reads"),
     "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which it reads"),
-    "no-import": (RESOLVED, "it cannot run: its file imports `{}`, which is not there"),
+    "no-import": (RESOLVED, "it cannot run: `{}` is imported, which is not there"),
     "old-python": (RESOLVED, "written for Python 2, which had `{}`"),
     "old-torch": (RESOLVED, "written for torch before 1.0, which had `{}`"),
 }
@@ -44,7 +44,7 @@ class Reason(NamedTuple):
     words: str
 
 
-MAY_RAISE = ir.Name | ir.Attr | ir.Call
+MAY_RAISE = ir.Name | ir.Attr | ir.Call | ir.ImportStmt
 Place = tuple[FunctionRef, int]  # a node of the IR of an outermost function, or of a module
 
 
@@ -77,7 +77,10 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
 
 def _why_not_imported(world: World, path: str) -> Reason | None:
     """Why a file's own statements raise before its functions are called."""
-    missing = world.project.missing_import(path)
+    return _not_there(world.project.missing_import(path))
+
+
+def _not_there(missing: str) -> Reason | None:
     return _reason(_old(missing) or "no-import", missing) if missing else None
 
 
@@ -153,7 +156,7 @@ def _obstacles(world: World, ref: FunctionRef) -> _Obstacles:
     assert found is not None
     function = found[0]
     for expr, is_test in evaluated(function.body):
-        if is_test and (known := _decided(world, ref, expr)) is not None:
+        if is_test and not isinstance(expr, ir.ImportStmt) and (known := _decided(world, ref, expr)) is not None:
             obstacles.decided[id(expr)] = known[0], _reason("by-a-constant", *known[1:])
         for part in parts_of(expr):
             if isinstance(part, MAY_RAISE) and (reason := _why_raises(world, ref, function, part)):
@@ -215,6 +218,8 @@ def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY
         case ir.Call() if (text := dotted(part.func)) and "(" not in text:
             given = [arg.star or arg.keyword or "" for arg in part.args]
             return _reason("unfit-call", text) if project.does_not_fit(path, qualname, text, *given) else None
+        case ir.ImportStmt(bindings=bindings):
+            return _not_there(next(filter(None, (project.not_there(path, *binding) for binding in bindings)), ""))
     return None
 
 

@@ -491,20 +491,30 @@ def compare_consts(op: str, left: Value, right: Value) -> Value:
     """The truth of a comparison where both sides are literals (or one of few), else a truth value without graph."""
     lefts = [a for a in left if type(a) is Const]
     rights = [a for a in right if type(a) is Const]
-    if op in ("is", "is not", "==", "!="):
-        if right == NONE and left and not any(type(a) in (Unknown, Const) for a in left) and op in ("is", "is not"):
-            if not any(type(a) is Obj for a in left):
-                return const(op == "is not")
-        if len(lefts) == len(left) and len(rights) == len(right) and lefts and rights:
-            answers = {(a.value == b.value) == (op in ("is", "==")) for a in lefts for b in rights}
-            if len(answers) == 1:
-                return const(answers.pop())
+    if op in ("is", "is not") and right == NONE and left and not any(type(a) in (Unknown, Const, Obj) for a in left):
+        return const(op == "is not")
+    if len(lefts) == len(left) and len(rights) == len(right) and lefts and rights:
+        answers = {compare_literals(op, a.value, b.value) for a in lefts for b in rights}
+        if len(answers) == 1 and None not in answers:
+            return const(answers.pop())
     if op in ("in", "not in") and len(lefts) == len(left) == 1:
         for atom in right:
             if type(atom) is Tuple and all(only_const(i) is not None for i in atom.items):
                 values = [only_const(i).value for i in atom.items]  # type: ignore[union-attr]
                 return const((lefts[0].value in values) == (op == "in"))
     return PLAIN if op in ("is", "is not", "in", "not in") else FREE_TENSOR
+
+
+def compare_literals(op: str, left: object, right: object) -> bool | None:
+    """How two literals compare; None where that raises, or is not known."""
+    match op:
+        case "is" | "==":
+            return left == right
+        case "is not" | "!=":
+            return left != right
+        case "in" | "not in" if isinstance(left, str) and isinstance(right, str):
+            return (left in right) == (op == "in")
+    return None
 
 
 def only_indices(value: Value) -> bool:
