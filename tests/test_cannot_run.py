@@ -275,6 +275,27 @@ def test_a_package_in_a_folder_above(above: str, is_note: bool) -> None:
     assert (found.severity is Severity.NOTE) == is_note
 
 
+@pytest.mark.parametrize(
+    ("above", "more", "is_note"),
+    [
+        ("from tools.less import Later\nLater()", {}, True),
+        ("from tools.less.still import Later\nLater()", {}, True),
+        ("from tools.less import later\nlater.run()", {}, False),  # which may be compiled
+        ("from tools.less import Later\nLater()", {"b/tools/less.py": "class Later: pass"}, False),
+        ("from tools.less import Later\nLater()", {"b/tools/less/__init__.py": "class Later: pass"}, False),
+        ("from tools.less.still import Later\nLater()", {"tools/less/still.py": "class Later: pass"}, False),
+        ("import sys\nsys.path.append('../b')\nfrom tools.less import Later\nLater()", {}, False),
+        ("from foreign.less import Later\nLater()", {"foreign/it/more.py": ""}, False),  # its code may be fetched apart
+        ("from numpy.less import Later\nLater()", {"numpy/more.py": ""}, False),
+        ("from email.less import Later\nLater()", {"email/more.py": ""}, False),
+    ],
+)
+def test_a_module_that_no_folder_of_its_name_has(above: str, more: dict[str, str], is_note: bool) -> None:
+    files = {"tools/more.py": "import torch\nlimit = 3\n", "a/nets.py": NETS, "a/train.py": PROGRAM.format(above=above, before="pass")}
+    (found,) = [one for one in alarms(files | more, "TML201") if one.path.endswith("train.py")]
+    assert (found.severity is Severity.NOTE) == is_note
+
+
 AGENT = """\
 import torch
 from nets import Net

@@ -82,6 +82,24 @@ class Layout:
             return None
         return Module(self._files.get(posixpath.join(directory, "__init__.py"), ""), directory)
 
+    def lacks(self, path: str, module: str) -> bool:
+        """Whether no folder has the module of an absolute import in ``path``, though its first part means packages that end above it
+        with Python files of their own: without these one may hold the code of others, which is fetched apart."""
+        top, *parts = module.split(".")
+        places = self.candidates(path, top) if parts and top not in sys.stdlib_module_names and top not in _LIBRARIES else []
+        if not places or not all(self._ends_above(place, parts) for place in places):
+            return False
+        below = f"/{module.replace('.', '/')}"
+        return not any(f"/{each.removesuffix('.py')}".endswith(below) for each in (*self.directories, *self._files))
+
+    def _ends_above(self, place: Module, parts: Sequence[str]) -> bool:
+        for part in parts:
+            below = self.child(place, part)
+            if below is None:
+                return bool(place.path) or any(posixpath.dirname(file) == place.directory for file in self._files)
+            place = below
+        return False
+
     def candidates(self, path: str, top: str) -> list[Module]:
         """What the first part of an absolute import in ``path`` can mean, likeliest first; empty when it is outside."""
         file = posixpath.normpath(path)

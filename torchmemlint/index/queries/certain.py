@@ -19,6 +19,8 @@ UNBOUND = ("staticmethod", "classmethod")
 HIDES_ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__setstate__", "__init_subclass__", "__new__"})
 """Methods by which an object may have other attributes than those that are assigned."""
 BUILTINS = frozenset(dir(builtins)) | TORCH.words["names-of-ipython"]
+SEARCHES = TORCH.words["changes-module-search"]
+SEARCH_WORDS = sorted({each.rpartition(".")[2] for each in SEARCHES})
 OLD = TORCH.words["removed-from-python"] | TORCH.words["removed-from-torch"]
 
 
@@ -133,11 +135,16 @@ def not_there(linked: Linked, path: str, bound: str, target: str) -> str:
 
 
 def _lacks_module(linked: Linked, path: str, module: str) -> bool:
-    """Whether a package of the project, which a file means for sure, has no module of a name; not where the project builds some."""
+    """Whether a package of the project, which a file means for sure, has no module of a name, or no package that it can mean has it; not
+    where the project builds some, or looks for them in other places."""
     package, _, name = module.rpartition(".")
-    file = file_meant(linked, path, package or module.removesuffix(name))
-    has = linked.names.file_of(path, module) or _is_bound(linked, file, name) if file.endswith("__init__.py") else True
-    return not has and not linked.calls.tables.has_word(TORCH.names["builds-modules"])
+    tables, file = linked.calls.tables, file_meant(linked, path, package or module.removesuffix(name))
+    if file.endswith("__init__.py"):
+        lacks = not linked.names.file_of(path, module) and not _is_bound(linked, file, name)
+    else:
+        lacks = linked.complete and module[:1] != "." and linked.names.layout.lacks(path, module)
+        lacks = lacks and not any(call.callee in SEARCHES for word in SEARCH_WORDS for _, call in tables.calls(word))
+    return lacks and not tables.has_word(TORCH.names["builds-modules"])
 
 
 def _is_called(linked: Linked, path: str, name: str) -> bool:
