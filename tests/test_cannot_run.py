@@ -106,6 +106,18 @@ def test_names_that_a_star_import_may_give(more: str) -> None:
         ("log = None\nif torch.cuda.is_available(): log = 3", "if log is None: return", ""),
         ("log = None\nlog: int = 3", "if log is None: return", ""),
         ("log = None\nvars(torch)['a' + 'b'] = 3", "if log is None: return", ""),
+        ("log = True", "if log: return", "it is never reached: `log` is always True"),
+        ("log = True", "if not log: return", ""),
+        ("log = 'here'", "if log == 'here': return", "it is never reached: `log` is always 'here'"),
+        ("log = 'here'", "if log == 'there': return", ""),
+        ("log = 'here'", "if 'ere' in log: return", ""),
+        ("log = 3", "if log > 2: return", "it is never reached: `log` is always 3"),
+        ("log = 3", "if log > 3: return", ""),
+        ("log, more = 3, 4", "if log > 2: return", "it is never reached: `log` is always 3"),
+        ("log = 3\nmore = 4", "if log > 2 and more > 2: return", "it is never reached: `log` is always 3"),
+        ("log = 3\nmore = 4", "if log > 2 and more > 4: return", ""),
+        ("log = 3\nlog += 1", "if log > 2: return", ""),
+        ("log = 3\nfor log in range(9): pass", "if log > 2: return", ""),
         ("log = None\ndef fill(module, name): setattr(module, name, 3)", "if log is None: return", ""),
     ],
 )
@@ -291,7 +303,11 @@ def test_a_package_in_a_folder_above(above: str, is_note: bool) -> None:
     ],
 )
 def test_a_module_that_no_folder_of_its_name_has(above: str, more: dict[str, str], is_note: bool) -> None:
-    files = {"tools/more.py": "import torch\nlimit = 3\n", "a/nets.py": NETS, "a/train.py": PROGRAM.format(above=above, before="pass")}
+    files = {
+        "tools/more.py": "import torch\nlimit = 3\n",
+        "a/nets.py": NETS,
+        "a/train.py": PROGRAM.format(above=above, before="pass"),
+    }
     (found,) = [one for one in alarms(files | more, "TML201") if one.path.endswith("train.py")]
     assert (found.severity is Severity.NOTE) == is_note
 

@@ -10,7 +10,7 @@ TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 
 def truth(const: str) -> bool:
     """Whether a literal, as its repr, counts as true."""
-    return bool(_literal(const))
+    return bool(value_of(const))
 
 
 MEMBER = re.compile(r"^([A-Za-z_][\w.]*)\.\w+$")
@@ -19,13 +19,13 @@ MEMBER = re.compile(r"^([A-Za-z_][\w.]*)\.\w+$")
 
 def test_holds(match: re.Match[str], const: str) -> bool | None:
     """Whether the test that ``match`` took apart holds when its name is the literal ``const``; None where the test is of no literal."""
-    value = _literal(const)
+    value = value_of(const)
     if match[3] is None:
         holds = bool(value)
     elif MEMBER.match(match[4]):
         return None
     else:
-        holds = _as_compared(match[3], value == _literal(match[4]))
+        holds = _as_compared(match[3], value == value_of(match[4]))
     return not holds if match[1] else holds
 
 
@@ -42,7 +42,8 @@ def _as_compared(operator: str, same: bool) -> bool:
     return same if operator in ("==", "is") else not same
 
 
-def _literal(text: str) -> object:
+def value_of(text: str) -> object:
+    """The value of a literal, as its repr; None for what is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

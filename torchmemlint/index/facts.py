@@ -23,8 +23,6 @@ from torchmemlint.index.fact_words import AttrKind, ParamKind, ResultUse
 
 Kind = TypeVar("Kind", bound=tuple[object, ...])
 
-FALSE = frozenset({"None", "False", "0", "0.0", "''"})  # constants that are false, as facts write them
-
 
 class ArgFact(NamedTuple):
     """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as ``ast.literal_eval`` reads
@@ -157,7 +155,7 @@ class FunctionFacts:
     leaves      the statements that change the grad mode and still hold at the function's end
     unsure      names of its own that more than one statement binds, or binds in another function, and of the module classes with a
                 metaclass; "*" of a module of which names may be bound unseen (a star import, ``exec``)
-    constants   of a module's own statements: names that are bound to a constant that is false, with that as it is written
+    constants   of a module's own statements: names that are bound to a constant, with that as it is written
     stores      names of attributes that it stores, but by a plain assignment to those of its own object; "*" where it stores some by
                 a text that it computes (``setattr(x, name, 1)``), "self*" if on its own object
     """

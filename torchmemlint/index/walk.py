@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from torchmemlint.index.dotted import annotation_text
 from torchmemlint.index.facts import (
-    FALSE,
     ArgFact,
     AttrFact,
     CallableUse,
@@ -65,9 +64,9 @@ class Frame:
 
     def own(self, name: str, unsure: bool = False, const: str = "") -> None:
         """A statement binds ``name``."""
-        if const in FALSE:
+        if const:
             self.constants.append((name, const))
-        elif const[1:5] == CUDA:  # `device = "cuda:0"` says it as `.cuda()` does
+        if const[1:5] == CUDA:  # `device = "cuda:0"` says it as `.cuda()` does
             self.names.add(CUDA)
         if unsure or name in self.locals:
             self.unsure.add(name)

@@ -1,11 +1,10 @@
-"""Attributes, like names, that hold one false constant in every run, or that nothing defines."""
+"""Attributes, like names, that hold one constant in every run, or that nothing defines."""
 
 from __future__ import annotations
 
 from torchmemlint.index import keys
 from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.fact_words import AttrKind
-from torchmemlint.index.facts import FALSE
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.queries.certain import BARE, binder, definition, family, may_be_stored, own_class
 from torchmemlint.index.queries.contents import MAIN, has_visible_users_alone, is_part_of_program
@@ -17,8 +16,8 @@ INIT = "__init__"
 
 
 def constant(linked: Linked, path: str, qualname: str, text: str) -> str:
-    """The constant, one that is false, that a name or attribute is in every run, as it is written; "" where that is not known, and of
-    other locals than parameters: those are interpreted."""
+    """The constant that a name or attribute is in every run, as it is written; "" where that is not known, and of other locals than
+    parameters: those are interpreted."""
     name, _, attribute = text.partition(".")
     facts = binder(linked, path, qualname, name)
     if facts is None:
@@ -36,7 +35,7 @@ def _of_parameter(linked: Linked, ref: FunctionRef, name: str, depth: int = 0) -
     """The constant that a parameter is because its default is one, and no call gives it, or gives a parameter that is the same."""
     facts = linked.reader.scope(ref.path, ref.qualname)
     param = next((each for each in facts.params if each.name == name), None) if facts is not None else None
-    if facts is None or param is None or param.default not in FALSE or name in facts.unsure or ref.qualname == MAIN:
+    if facts is None or param is None or not param.default or name in facts.unsure or ref.qualname == MAIN:
         return ""
     calls = linked.calls.callers(ref).calls if depth < MAX_UP and has_visible_users_alone(linked, ref) else ()
     bound = facts.owner and all(use.callee != "staticmethod" for use in facts.decorators)
@@ -68,8 +67,7 @@ def _of_class(linked: Linked, cls: ClassRef, name: str) -> str:
         for fact in linked.reader.own_attrs(each, name):
             given = fact.kind is AttrKind.NAME and fact.method.endswith(f".{INIT}")
             found.add(_of_parameter(linked, FunctionRef(each.path, fact.method), fact.value) if given else fact.const)
-    const = found.pop() if len(found) == 1 else ""
-    return const if const in FALSE else ""
+    return found.pop() if len(found) == 1 else ""
 
 
 def lacks(linked: Linked, path: str, qualname: str, text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from torchmemlint.index.conditions import truth, value_of
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -13,7 +14,7 @@ from torchmemlint.lower.walk import everything
 from torchmemlint.lower.ways import evaluated, parts_of, rest_of_turn, way_to
 from torchmemlint.lower.written import dotted, short
 from torchmemlint.semantics.mode.removed_calls import why_dead
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, compare_literals
 from torchmemlint.torch_facts import TORCH
 
 OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
@@ -171,18 +172,19 @@ def _decided(world: World, ref: FunctionRef, test: ir.Expr) -> tuple[bool, str, 
             found = _decided(world, ref, test.value)
             return None if found is None else (not found[0], *found[1:])
         case ir.BoolOp():
-            sides = (_decided(world, ref, side) for side in (test.left, test.right))
-            return next((side for side in sides if side is not None and side[0] is (test.op == "or")), None)
-        case ir.Compare(ops=["is" | "is not" as op], comparators=[ir.Const(value=None)]):
+            sides = [_decided(world, ref, side) for side in (test.left, test.right)]
+            shuts = next((side for side in sides if side is not None and side[0] is (test.op == "or")), None)
+            return shuts or (sides[0] if all(sides) else None)
+        case ir.Compare(ops=[op], comparators=[ir.Const(value=other)]):
             text = dotted(test.left)
+            if op in ("==", "!=") and isinstance(other, str) and _is_device(world, ref, text):
+                return op == "!=", text, "a torch.device, which equals no string"
             const = _constant(world, ref, text)
-            return ((const == "None") is (op == "is"), text, const) if const else None
-        case ir.Compare(ops=["==" | "!=" as op], comparators=[ir.Const(value=str())]):
-            text = dotted(test.left)
-            return (op == "!=", text, "a torch.device, which equals no string") if _is_device(world, ref, text) else None
+            holds = compare_literals(op, value_of(const), other) if const else None
+            return None if holds is None else (holds, text, const)
     text = dotted(test)
     const = _constant(world, ref, text)
-    return (False, text, const) if const else None
+    return (truth(const), text, const) if const else None
 
 
 def _constant(world: World, ref: FunctionRef, text: str) -> str:

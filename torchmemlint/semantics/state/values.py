@@ -514,6 +514,10 @@ def compare_literals(op: str, left: object, right: object) -> bool | None:
             return left != right
         case "in" | "not in" if isinstance(left, str) and isinstance(right, str):
             return (left in right) == (op == "in")
+        case "<" | ">=" if isinstance(left, int | float) and isinstance(right, int | float):
+            return (left < right) == (op == "<")
+        case ">" | "<=" if isinstance(left, int | float) and isinstance(right, int | float):
+            return (left > right) == (op == ">")
     return None
 
 
