@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from torchmemlint.index.conditions import truth
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.calls import MAX_FUNCTIONS
@@ -168,7 +169,7 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
     text = Text(world, ref)
     out = []
     for place, one in enumerate(text.statements):
-        for call in own_calls(one.statement):
+        for call in own_calls(one.statement) if not any(text.is_shut(test) for test in one.tests) else ():
             if world.project.resolve(ref.path, dotted(call.func), ref.qualname) not in SAVES or len(call.args) < 2:
                 continue
             kept = text.kept(call.args[0].value, place)
@@ -203,11 +204,11 @@ def placed_calls(world: World, ref: FunctionRef) -> dict[int, tuple[int, ir.Call
 
 
 def own_calls(statement: ir.Stmt) -> Iterator[ir.Call]:
-    """The calls in a simple statement."""
+    """The calls in a simple statement, those of a function in it, too."""
     match statement:
         case ir.ExprStmt() | ir.Assign() | ir.Return():
             if statement.value is not None:
-                yield from (part for part in walk(statement.value) if isinstance(part, ir.Call))
+                yield from (part for part in everything(statement.value) if isinstance(part, ir.Call))
         case _:
             return
 
@@ -277,13 +278,23 @@ class Text:
         if found is None:
             return None
         filled = [
-            one.statement
-            for one in self.statements[found[1] : place]
+            self.kept_item(one.statement.value, at, depth + 1)
+            for at, one in enumerate(self.statements[found[1] : place], found[1])
             if one.loops and isinstance(one.statement, ir.Assign) and is_item_of(one.statement.targets[0], name)
+            if not any(self.is_shut(test) for test in one.tests)
         ]
-        if filled:
-            return HOST if all(moves_to_host(statement.value) for statement in filled) else ELSEWHERE
+        if any(filled):
+            return HOST if all(each is not None and not each[1] for each in filled) else ELSEWHERE
         return self.kept(*found, depth + 1)
+
+    def kept_item(self, expr: ir.Expr, place: int, depth: int) -> Kept | None:
+        return HOST if moves_to_host(expr) else self.kept(expr, place, depth) or ELSEWHERE
+
+    def is_shut(self, test: str) -> bool:
+        """Whether a test, as it is written, fails in every run, by what its name always is."""
+        name = test.removeprefix("not ")
+        const = self.world.project.constant(self.ref.path, self.ref.qualname, name) if name.isidentifier() else ""
+        return bool(const) and truth(const) is (name != test)
 
     def keys(self, expr: ir.Expr, place: int) -> frozenset[str]:
         """The keys of a dict that is written out, and bound to a name at most."""
@@ -320,15 +331,19 @@ class Text:
         return None
 
     def of_function(self, ref: FunctionRef) -> Kept | None:
-        """What a function of the project returns, where all that it returns is alike."""
+        """What a function of the project returns, where all that it returns is alike, or where it calls itself for what is inside of what
+        it is given, and moves a tensor to the host."""
         if self.world.function(ref) is None:
             return None
         text = Text(self.world, ref, self.depth + 1)
-        found = [
-            text.kept(one.statement.value, place)
+        given = [
+            (one.statement.value, place)
             for place, one in enumerate(text.statements)
             if isinstance(one.statement, ir.Return) and one.statement.value is not None
         ]
+        if any(moves_to_host(value) for value, _ in given) and calls_itself(self.world, ref):
+            return HOST
+        found = [text.kept(value, place) for value, place in given]
         return found[0] if found and all(one == found[0] for one in found) else None
 
     def is_moved(self, expr: ir.Expr, place: int) -> bool:
@@ -371,7 +386,14 @@ def is_state(call: ir.Call) -> bool:
 
 
 def is_item_of(target: ir.Expr, name: str) -> bool:
-    return isinstance(target, ir.Subscript) and isinstance(target.value, ir.Name) and target.value.id == name
+    """Whether a target is an item of a name, or of an item of it."""
+    if not isinstance(target, ir.Subscript):
+        return False
+    return is_item_of(target.value, name) or (isinstance(target.value, ir.Name) and target.value.id == name)
+
+
+def calls_itself(world: World, ref: FunctionRef) -> bool:
+    return any(caller.ref == ref for caller in world.project.callers(ref).calls)
 
 
 def moves_to_host(expr: ir.Expr) -> bool:
