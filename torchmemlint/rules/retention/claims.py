@@ -243,8 +243,12 @@ def resets_of(event: Accumulate | Store, flow: Flow) -> set[tuple[str, ...]]:
 
 def starts_again(event: Accumulate | Store, flow: Flow) -> str:
     """For how long what is kept lives, in words, that starts again with each update of the parameters, or each backward, under the very
-    test of it (``if step % 8 == 0: optimizer.step(); total = 0``), in the function or in one that it calls there: for few steps."""
-    resets = {guards for guards in resets_of(event, flow) if guards}
+    test of it (``if step % 8 == 0: optimizer.step(); total = 0``), in the function or in one that it calls there: for few steps. Where
+    only an error leads past what starts it again, it is one iteration."""
+    resets = resets_of(event, flow)
+    if any(set(event.site.guards).issuperset(guards) for guards in resets):
+        return "for one iteration, but for one that an error ends"
+    resets = {guards for guards in resets if guards}
     events = flow.record.events.values()
     updates = {flow.own_site(each.site).guards for each in events if is_step(each)}
     if any(guards in updates or any(word in test for test in guards for word in UPDATES) for guards in resets):
