@@ -328,6 +328,12 @@ class Agent:
     def part(self, at):
         return {taken}
 """
+RAISING = """\
+class Later:
+    def __init__(self): pass
+    def size(self): raise NotImplementedError
+    def all(self): self.size()
+"""
 CALLER = """\
 import torch
 from agent import Agent
@@ -357,6 +363,13 @@ if __name__ == "__main__":
             "it is never reached: `DEBUG` is always False",
         ),
         ("at", "DEBUG = False", "if DEBUG:\n        print(agent)", ""),
+        ("at", "def size():\n    'why'\n    raise NotImplementedError", "size()", "it cannot run: `size(…)` always raises"),
+        ("at", "def size():\n    if DEBUG: return 3\n    raise OSError", "size()", ""),
+        ("at", "def size():\n    if DEBUG: print(3)\n    raise OSError", "size()", "it cannot run: `size(…)` always raises"),
+        ("at", "def size():\n    yield 3\n    raise OSError", "size()", ""),
+        ("at", "def size():\n    for each in agent: raise OSError", "size()", ""),
+        ("at", RAISING, "later = Later()\n    later.size()", "it cannot run: `later.size(…)` always raises"),
+        ("at", f"{RAISING}\nclass Last(Later):\n    def size(self): pass", "later = Last()\n    later.all()", ""),
         ("at", "def size(a): pass", "try: size()\n    except TypeError: pass", ""),
         ("at", "from more import Later", "pass", "it cannot run: `Later` is imported, which is not there"),
         ("at", "", "from more import Later", "it cannot run: `Later` is imported, which is not there"),

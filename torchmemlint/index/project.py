@@ -221,6 +221,7 @@ class Project:
     is_stored_by_name = query(certain.is_stored_by_name)
     constant = query(constants.constant)
     lacks = query(constants.lacks)
+    is_made_as_it_is = query(constants.is_made_as_it_is)
     does_not_fit = query(arguments_fit.does_not_fit)
     options = query(parsed.options)
     is_option_alone = query(parsed.is_option_alone)

@@ -90,6 +90,15 @@ def lacks(linked: Linked, path: str, qualname: str, text: str) -> bool:
             return False
     if init is None or name in TORCH.words["lightning-attributes"]:
         return False
+    return is_made_as_it_is(linked, cls)
+
+
+def is_made_as_it_is(linked: Linked, cls: ClassRef) -> bool:
+    """Whether the objects of a class that run are of it, or of the classes below it that are visible: the project makes some of one that
+    has none below it, or all that makes some is visible."""
+    init = linked.classes.method(cls, INIT)
+    if init is None:
+        return False
     is_made = bool(linked.calls.callers(init).calls) and not linked.classes.subclasses(cls)
     return is_made or has_visible_users_alone(linked, init)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import NamedTuple
 
 from torchmemlint.index.conditions import truth, value_of
@@ -10,7 +11,7 @@ from torchmemlint.index.edges import Caller
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import everything
+from torchmemlint.lower.walk import everything, nodes_of
 from torchmemlint.lower.ways import evaluated, parts_of, rest_of_turn, way_to
 from torchmemlint.lower.written import dotted, short
 from torchmemlint.semantics.mode.removed_calls import why_dead
@@ -28,6 +29,7 @@ WORDS = {
     "in-a-test": (NAME, "it is part of a unit test"),
     "by-a-constant": (RESOLVED, "it is never reached: `{}` is always {}"),
     "unfit-call": (RESOLVED, "it cannot run: the call of `{}(…)` does not fit its parameters"),
+    "raising-call": (RESOLVED, "it cannot run: `{}(…)` always raises"),
     "no-name": (RESOLVED, "it cannot run: nothing defines `{}`, which it reads"),
     "no-attribute": (RESOLVED, "it cannot run: nothing defines `{}`, which it reads"),
     "no-import": (RESOLVED, "it cannot run: `{}` is imported, which is not there"),
@@ -219,10 +221,30 @@ def _why_raises(world: World, ref: FunctionRef, function: ir.Function, part: MAY
             return _reason("no-attribute", text) if lacks else None
         case ir.Call() if (text := dotted(part.func)) and "(" not in text:
             given = [arg.star or arg.keyword or "" for arg in part.args]
-            return _reason("unfit-call", text) if project.does_not_fit(path, qualname, text, *given) else None
+            if project.does_not_fit(path, qualname, text, *given):
+                return _reason("unfit-call", text)
+            return _reason("raising-call", text) if _always_raises(world, ref, text) else None
         case ir.ImportStmt(bindings=bindings):
             return _not_there(next(filter(None, (project.not_there(path, *binding) for binding in bindings)), ""))
     return None
+
+
+def _always_raises(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether each function that a call can reach ends in an error."""
+    project = world.project
+    found = project.callees(ref.path, ref.qualname, text)
+    owners = {ClassRef(each.path, owner) for each in found.refs if (owner := each.qualname.rpartition(".")[0])}
+    known = found.certain and bool(found.refs) and all(world.memoize(_ends_in_error, each) for each in found.refs)
+    return known and all(project.is_made_as_it_is(owner) for owner in sorted(owners))
+
+
+def _ends_in_error(world: World, ref: FunctionRef) -> bool:
+    """Whether every call of a function ends in the first ``raise`` of its own block."""
+    found = world.function(ref)
+    if found is None or found[0].is_generator:
+        return False
+    before = [*takewhile(lambda each: not isinstance(each, ir.Raise), found[0].body)]
+    return len(before) < len(found[0].body) and not any(isinstance(node, ir.Return) for node in nodes_of(before))
 
 
 def _lacks_option(world: World, ref: FunctionRef, text: str) -> bool:
