@@ -52,9 +52,8 @@ def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str]
     cls, exact = key
     project = world.project
     forward = project.method(cls, TORCH.names["forward"]) or project.method(cls, "__call__")
-    if forward is None or does_nothing(world, forward):
-        return None  # an abstract class
-    if not exact and project.subclasses(cls):
+    is_abstract = forward is None or does_nothing(world, forward)
+    if (is_abstract and not exact) or (project.subclasses(cls) and (is_abstract or not exact)):
         return None  # one that stands for its subclasses
     needed: frozenset[str] = frozenset()
     params: tuple[ParamFact, ...] = ()
@@ -336,8 +335,10 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         maker = world.project.function(made) if made is not None else None
         return maker is not None and _may_make_module(world, maker)
     if attr.kind is not AttrKind.CALL:
-        # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-        return _is_used_as_module(world, cls, attr) or _is_part_of_library_network(world, cls, attr)
+        # A bare name or an expression: a number from the arguments, unless a module's class is known, or it is called as one.
+        known = world.project.attribute_class(cls, attr.name)
+        of_module = isinstance(known, ClassRef) and world.is_module_class(known) and has_parameters(world, known)
+        return of_module or _is_used_as_module(world, cls, attr) or _is_part_of_library_network(world, cls, attr)
     made, _, method = attr.value.removesuffix("()").partition("().")
     absolute = world.project.resolve(cls.path, made, attr.method)
     if absolute is None:
