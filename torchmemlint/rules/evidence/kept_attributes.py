@@ -48,24 +48,36 @@ COMPUTES = CALLED_KINDS | {GraphKind.PARAM}
 
 
 def is_state(graph: Graph, event: Graph, flow: Flow) -> bool:
-    """Whether a graph is that of an attribute of what is called, or of what a method of it gives for nothing, and may be of what
-    this call left there: where another call is trained, it is that one's."""
+    """Whether a graph is that of an attribute of what is called, or of what a method of it gives of what is kept there (where nothing is
+    known of it: for nothing), and may be of what this call left: where another call is trained, it is that one's."""
     if not graph.what.startswith(event.what + "."):
         return False
     if event.cls is not None:
         name = graph.what.removeprefix(event.what + ".").partition(".")[0]
-        return graph.kind is GraphKind.PARAM and name in set_by_methods(flow.runs.world, event.cls)
+        kept = is_kept(flow.runs.world, event.cls, name)
+        return kept and (graph.kind is GraphKind.PARAM or not is_trained_beside(event, flow))
     of_nothing = graph.kind is GraphKind.PARAM or (graph.kind is GraphKind.OPAQUE and not graph.parents)
     return of_nothing and not is_trained_beside(event, flow)
 
 
-def set_by_methods(world: World, cls: ClassRef) -> set[str]:
-    """The attributes that a method other than ``__init__`` sets: what a forward may keep of what it computes."""
+def set_by_methods(world: World, cls: ClassRef) -> dict[str, set[str]]:
+    """The attributes that a method other than ``__init__`` sets, of the class, one above or one below, by method: what a forward may keep
+    of what it computes."""
     project = world.project
-    held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
-    return {
-        fact.name for fact in held if fact.kind is not AttrKind.CONST and fact.method and not fact.method.endswith(".__init__")
-    }
+    bases = (base for each in (cls, *project.subclasses(cls)) for base in project.mro(each))
+    held: dict[str, set[str]] = {}
+    for fact in (fact for base in dict.fromkeys(bases) if isinstance(base, ClassRef) for fact in project.attrs(base)):
+        if fact.kind is not AttrKind.CONST and fact.method and not fact.method.endswith(".__init__"):
+            held.setdefault(fact.name, set()).add(fact.method)
+    return held
+
+
+def is_kept(world: World, cls: ClassRef, name: str) -> bool:
+    """Whether an attribute is one that methods set, or a method or property reads one that another method sets."""
+    held, project = set_by_methods(world, cls), world.project
+    methods = {method for each in (cls, *project.subclasses(cls)) if (method := project.method(each, name)) is not None}
+    read = ((method.qualname, each) for method in methods for each in world.facts(method).names & held.keys())
+    return name in held or any(held[each] != {method} for method, each in read)
 
 
 def may_be_left(world: World, name: str) -> bool:
@@ -76,8 +88,7 @@ def may_be_left(world: World, name: str) -> bool:
     if not (holders or methods) or project.is_stored_by_name(name):
         return not name.startswith("__")
     return any(name in set_by_methods(world, cls) for cls in holders) or any(
-        world.facts(method).names & set_by_methods(world, ClassRef(method.path, world.header(method).owner))
-        for method in methods
+        is_kept(world, ClassRef(method.path, world.header(method).owner), name) for method in methods
     )
 
 
@@ -88,12 +99,11 @@ def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
 
 
 def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
-    """Those attributes and properties, as they are read."""
-    kept, start = set_by_methods(flow.runs.world, cls), event.what + "."
-    for name in flow.runs.world.memoize(_read_where_it_is_known, (flow.record.root, event.what)) if kept else ():
-        method = flow.runs.world.project.method(cls, name)
-        if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
-            yield start + name
+    """Those attributes, properties and methods, as they are read."""
+    world = flow.runs.world
+    for name in world.memoize(_read_where_it_is_known, (flow.record.root, event.what)):
+        if is_kept(world, cls, name):
+            yield f"{event.what}.{name}"
 
 
 def where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> tuple[FunctionFacts, ...]:
@@ -109,7 +119,9 @@ def trains_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> b
 
 
 def _read_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
-    """The attributes of what is called that these read."""
+    """The attributes of what is called that these read, and the methods of it that the root calls beside."""
     start = f"{called[1]}."
-    texts = {text for facts in where_it_is_known(world, called) for text in facts.reads if text.startswith(start)}
+    read = {text for facts in where_it_is_known(world, called) for text in facts.reads}
+    read |= {call.callee for call in world.facts(called[0]).calls}
+    texts = {text for text in read if text.startswith(start)}
     return sorted({text.removeprefix(start).partition(".")[0] for text in texts})
