@@ -293,6 +293,9 @@ def test_a_package_in_a_folder_above(above: str, is_note: bool) -> None:
         ("from tools.less import Later\nLater()", {}, True),
         ("from tools.less.still import Later\nLater()", {}, True),
         ("from tools.less import later\nlater.run()", {}, False),  # which may be compiled
+        ("from tools.less import *", {}, True),
+        ("from tools.more import *", {}, False),
+        ("from foreign.less import *", {}, False),
         ("from tools.less import Later\nLater()", {"b/tools/less.py": "class Later: pass"}, False),
         ("from tools.less import Later\nLater()", {"b/tools/less/__init__.py": "class Later: pass"}, False),
         ("from tools.less.still import Later\nLater()", {"tools/less/still.py": "class Later: pass"}, False),

@@ -15,7 +15,18 @@ from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.queries import arguments_fit, calls, certain, classes, constants, contents, gradmode, idle, names
+from torchmemlint.index.queries import (
+    absent,
+    arguments_fit,
+    calls,
+    certain,
+    classes,
+    constants,
+    contents,
+    gradmode,
+    idle,
+    names,
+)
 from torchmemlint.index.queries import options as parsed
 from torchmemlint.index.query_log import QueryLog
 from torchmemlint.index.references import ClassRef, FunctionRef
@@ -214,8 +225,8 @@ class Project:
 
     is_unbound = query(certain.is_unbound)
     is_part_of_a_program = query(certain.is_part_of_a_program)
-    missing_import = query(certain.missing_import)
-    not_there = query(certain.not_there)
+    missing_import = query(absent.missing_import)
+    not_there = query(absent.not_there)
     is_idle = query(idle.is_idle)
     is_stored_in = query(certain.is_stored_in)
     is_stored_by_name = query(certain.is_stored_by_name)

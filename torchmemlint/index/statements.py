@@ -334,6 +334,7 @@ def import_from(walk: Walk, statement: ast.stmt, depth: int) -> None:
     for alias in statement.names:
         if alias.name == "*":
             walk.imports[f"*{module}", module] = None
+            imported(walk, f"*{module}", depth)
         else:
             dotted = module + alias.name if module.endswith(".") else f"{module}.{alias.name}"
             walk.imports[alias.asname or alias.name, dotted] = None

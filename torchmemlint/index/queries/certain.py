@@ -19,9 +19,6 @@ UNBOUND = ("staticmethod", "classmethod")
 HIDES_ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__setstate__", "__init_subclass__", "__new__"})
 """Methods by which an object may have other attributes than those that are assigned."""
 BUILTINS = frozenset(dir(builtins)) | TORCH.words["names-of-ipython"]
-SEARCHES = TORCH.words["changes-module-search"]
-SEARCH_WORDS = sorted({each.rpartition(".")[2] for each in SEARCHES})
-OLD = TORCH.words["removed-from-python"] | TORCH.words["removed-from-torch"]
 
 
 def _top(linked: Linked, path: str, name: str) -> HeadWithLocals:
@@ -31,7 +28,7 @@ def _top(linked: Linked, path: str, name: str) -> HeadWithLocals:
     return linked.reader.functions[path][TOP]
 
 
-def _is_bound(linked: Linked, path: str, name: str) -> bool:
+def is_bound(linked: Linked, path: str, name: str) -> bool:
     """Whether a module has a name, or may have it."""
     top = _top(linked, path, name)
     own = name in top.locals or name in linked.reader.import_targets[path] or not top.unsure.isdisjoint((name, ANY_NAME))
@@ -40,14 +37,14 @@ def _is_bound(linked: Linked, path: str, name: str) -> bool:
 
 def is_unbound(linked: Linked, path: str, name: str) -> bool:
     """Whether reading a name in a module, where it is no local, raises NameError."""
-    return name not in BUILTINS and name[0] != "_" and not _is_bound(linked, path, name)
+    return name not in BUILTINS and name[0] != "_" and not is_bound(linked, path, name)
 
 
 def is_part_of_a_program(linked: Linked, path: str) -> bool:
     """Whether a file imports another of the project: one that stands alone may be a piece of what binds the names that it lacks."""
     linked.note(keys.IMPORTS, path)
     targets = {target for each in linked.reader.import_targets[path].values() for target in each}
-    return linked.complete and any(linked.names.file_of(path, _parted(target)[0] or target) for target in sorted(targets))
+    return linked.complete and any(linked.names.file_of(path, parted(target)[0] or target) for target in sorted(targets))
 
 
 def file_meant(linked: Linked, path: str, module: str) -> str:
@@ -75,14 +72,13 @@ def _takes_from(linked: Linked, path: str, top: str) -> bool:
     targets = {
         target for each in linked.reader.import_targets[path].values() for target in each if target.startswith(f"{top}.")
     }
-    parted = (_parted(target) for target in sorted(targets))
     return any(
         "." in module and (file := linked.names.file_of(path, module)) and name in _top(linked, file, name).locals
-        for module, name in parted
+        for module, name in map(parted, sorted(targets))
     )
 
 
-def _parted(target: str) -> tuple[str, str]:
+def parted(target: str) -> tuple[str, str]:
     """The module from which an import takes a name, and the name: ("a.b", "c"), ("..", "c")."""
     name = target.rpartition(".")[2]
     module = target.removesuffix(name)
@@ -97,59 +93,14 @@ def definition(linked: Linked, path: str, text: str, depth: int = 0) -> tuple[st
         return None
     if not targets:
         return (path, name) if name in top.locals and not member else None
-    module, there = _parted(targets[0])
+    module, there = parted(targets[0])
     file = file_meant(linked, path, module)
     if not member:
         return definition(linked, file, there, depth + 1) if file else None
     whole = file_meant(linked, path, targets[0])
-    if not whole or (file and _is_bound(linked, file, there)):
+    if not whole or (file and is_bound(linked, file, there)):
         return None
     return definition(linked, whole, member, depth + 1)
-
-
-def missing_import(linked: Linked, path: str) -> str:
-    """What the statements of a module import before all else that is not there, as ``module.name``; "" for nothing."""
-    linked.note(keys.IMPORTS, path)
-    for bound in linked.reader.whole(path).needs:
-        linked.note(keys.NAME, path, bound)
-        target, *others = linked.reader.import_targets[path][bound]
-        if not others and (missing := not_there(linked, path, bound, target)):
-            return missing
-    return ""
-
-
-def not_there(linked: Linked, path: str, bound: str, target: str) -> str:
-    """What of ``module.name``, which a file imports as ``bound``, is not there; "" where it is, or that is not known."""
-    module, name = _parted(target)
-    parts = target.split(".")
-    old = next((each for count in range(len(parts), 0, -1) if (each := ".".join(parts[:count])) in OLD), "")
-    if old and not linked.names.file_of(path, parts[0]):
-        return old
-    file = file_meant(linked, path, module)
-    if not file and _is_called(linked, path, bound) and _lacks_module(linked, path, module):
-        return module.lstrip(".")
-    known = bool(file) and file != path
-    if known and file.endswith("__init__.py"):  # a package may have parts that are no Python files, or that are generated
-        known = not linked.names.file_of(path, target) and _is_called(linked, path, bound)
-    return name if known and not _is_bound(linked, file, name) and not _is_bound(linked, file, "__getattr__") else ""
-
-
-def _lacks_module(linked: Linked, path: str, module: str) -> bool:
-    """Whether a package of the project, which a file means for sure, has no module of a name, or no package that it can mean has it; not
-    where the project builds some, or looks for them in other places."""
-    package, _, name = module.rpartition(".")
-    tables, file = linked.calls.tables, file_meant(linked, path, package or module.removesuffix(name))
-    if file.endswith("__init__.py"):
-        lacks = not linked.names.file_of(path, module) and not _is_bound(linked, file, name)
-    else:
-        lacks = linked.complete and module[:1] != "." and linked.names.layout.lacks(path, module)
-        lacks = lacks and not any(call.callee in SEARCHES for word in SEARCH_WORDS for _, call in tables.calls(word))
-    return lacks and not tables.has_word(TORCH.names["builds-modules"])
-
-
-def _is_called(linked: Linked, path: str, name: str) -> bool:
-    """Whether a module calls what it has by that name, which hence is none."""
-    return any(ref.path == path and call.callee == name for ref, call in linked.calls.tables.calls(name))
 
 
 def binder(linked: Linked, path: str, qualname: str, name: str) -> HeadWithLocals | None:
