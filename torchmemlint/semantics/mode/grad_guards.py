@@ -88,7 +88,7 @@ def is_imported(world: World, path: str, receiver: str) -> bool:
 def guards_itself(world: World, name: str, call: Call) -> bool:
     """Whether most methods in the project that a call of that name may mean, by its arguments, switch grad mode off by
     themselves: by decorator, or inside. Those that only hand on to another object's method of that name, as they are called, say
-    nothing."""
+    nothing; nor does any other where one that switches it off calls that name itself, of a part that it holds."""
     return world.memoize(_guard_themselves, (name, call.shape))
 
 
@@ -97,7 +97,7 @@ def _guard_themselves(world: World, asked: tuple[str, Shape]) -> bool:
     methods = [ref for ref in world.methods_named(name) if shape.fits(world.header(ref).params)]
     guarding = {ref for ref in methods if guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
-    return len(guarding) > len(others)
+    return len(guarding) > len(others) or any(_runs_part(world, ref, name) for ref in guarding)
 
 
 def may_guard(world: World, ref: FunctionRef, callee: str) -> bool:
@@ -119,6 +119,12 @@ def _hands_on(world: World, ref: FunctionRef, name: str) -> bool:
     return any(call.callee.endswith("." + name) for call in calls) and not any(
         purpose.may_be_network(call.callee) for call in calls
     )
+
+
+def _runs_part(world: World, ref: FunctionRef, name: str) -> bool:
+    """Whether a method calls one of that name of what its object holds."""
+    parts = (call.callee.removesuffix(f".{name}") for call in world.facts(ref).calls if call.callee.endswith(f".{name}"))
+    return any(part.startswith("self.") for part in parts)
 
 
 def guards(world: World, ref: FunctionRef) -> bool:
