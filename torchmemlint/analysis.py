@@ -108,7 +108,7 @@ def is_candidate(
         if said and not (said <= NO_GRAD and root_choice.stands_above_functions(runs.world, ref.path, said)):
             return True
         return may_waste_graphs(runs, ref, facts)
-    if words & BACKWARD or runs.world.hook(ref) is HookEffect.BACKWARD_RETURN:
+    if words & BACKWARD or runs.world.hook(ref) in (HookEffect.BACKWARD_RETURN, HookEffect.EVALUATION):
         return True
     if words & WITHOUT_GRAPH:
         # Under an effective decorator there is no graph worth mentioning, nor where a constructor changes weights.
