@@ -240,11 +240,16 @@ def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset
             if event.loop not in graph.site.loops:
                 return None
             if graph.kind is GraphKind.FORWARD or graph.direct:
-                if graph.what.partition(".")[0].partition("[")[0] in targets:
+                if is_one_of_many(graph, targets):
                     return None
                 ran.append(graph)
     models = [g for g in ran if is_model(g, ran, flow)]
     return models[0] if models else None
+
+
+def is_one_of_many(graph: Graph, targets: frozenset[str]) -> bool:
+    """Whether what ran is another network in each iteration: what the loop goes over, or what that chooses (``self.heads[domain]``)."""
+    return graph.what.partition(".")[0].partition("[")[0] in targets or any(f"[{name}]" in graph.what for name in targets)
 
 
 def brought_by(carried: Graph, flow: Flow) -> list[Graph]:
