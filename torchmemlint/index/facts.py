@@ -66,7 +66,7 @@ class CallFact(NamedTuple):
     Calls of plain builtins (``len``, ``float``, ``print``…) are left out. ``managers`` are the ``with`` items around the call
     inside this function and the statements before it that change the grad mode for the rest of the function
     (``torch.set_grad_enabled(False)``), in the order in which they take effect: the last that touches the grad mode wins.
-    ``loops`` counts the loops and comprehensions around it.
+    ``loops`` counts the loops and comprehensions around it, but for loops whose body ends in ``break``.
     ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
     "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``) or another.
     ``place`` is its place among the calls of its function, in the order of evaluation: where it stands in the text, the function

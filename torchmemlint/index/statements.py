@@ -232,18 +232,25 @@ def for_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.For | ast.AsyncFor)
     text = read(walk, statement.iter, depth + 1)
     bind_loop_target(walk, statement.target, text, depth + 1)
-    walk.loops += 1
+    loops = walk.loops
+    walk.loops += turns(statement.body)
     block(walk, statement.body, depth + 1)
-    walk.loops -= 1
+    walk.loops = loops
     block(walk, statement.orelse, depth + 1)
+
+
+def turns(body: list[ast.stmt]) -> bool:
+    """Whether a loop with this body turns: not where its end is a ``break`` that nothing jumps over."""
+    return type(body[-1]) is not ast.Break or any(type(node) is ast.Continue for each in body for node in ast.walk(each))
 
 
 def while_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.While)
-    walk.loops += 1
+    loops = walk.loops
+    walk.loops += turns(statement.body)
     read_test(walk, statement.test, depth + 1)
     block(walk, statement.body, depth + 1)
-    walk.loops -= 1
+    walk.loops = loops
     block(walk, statement.orelse, depth + 1)
 
 
