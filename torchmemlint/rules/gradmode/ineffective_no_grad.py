@@ -10,8 +10,8 @@ Reports code that should disable grad mode and does not, or does it in the wrong
   subclassed or used with `isinstance`;
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
 - `@torch.no_grad` without parentheses, if `target-torch` is below 2.1: it fails there, and works from 2.1 on;
-- a generator that yields inside `with torch.no_grad():` disables grad mode in its consumer, too (warning; a note if every
-  visible consumer, or the whole project, trains nothing). There is one finding for each such block, at its first `yield`. The decorator on a generator
+- a generator that yields inside `with torch.no_grad():` disables grad mode in its consumer, too (warning where one
+  that is visible trains meanwhile, or any loop over the object may; else a note). There is one finding for each such block, at its first `yield`. The decorator on a generator
   works as expected;
 - `volatile=True`, unless grad mode is off anyway, or no network runs in the function and the value stays there; a note if every
   network that runs in the function is frozen or small, runs on the host, or runs in a constructor alone. One finding for each
@@ -90,7 +90,7 @@ from torchmemlint.rules.card import About, Advice, Correction, Same
 from torchmemlint.rules.cost.circumstances import why_cheap
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.rules.fact import Fact
-from torchmemlint.rules.gradmode.consumers import only_consumed
+from torchmemlint.rules.gradmode.consumers import may_train_between
 from torchmemlint.rules.gradmode.fixes import above_function
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.semantics.dataflow import block_needed
@@ -253,7 +253,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Fact]:
         small = "" if not networks or all_frozen(networks) else why_all_small(event, networks, flow)
         if small or all_frozen(networks):
             severity, cost = Severity.NOTE, f"{COST}; small here: {small}" if small else FROZEN_COST
-    if event.kind == "generator-leak" and only_consumed(flow.runs.world, flow.frame(event.site).ref):
+    if event.kind == "generator-leak" and not may_train_between(flow.runs.world, flow.frame(event.site).ref):
         severity, cost = Severity.NOTE, CONSUMED_COST
     name = event.name
     if event.kind == "generator-leak":
