@@ -510,3 +510,38 @@ def test_an_option_that_each_function_hands_on(default: str, before: str, given:
     text = HANDED_ON.format(default=default, before=before, given=given, more=more)
     (found,) = alarms({"nets.py": NETS, "train.py": text}, "TML201")
     assert (found.severity is Severity.NOTE) == is_note
+
+
+OWN_FLAG = """\
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{flag} = True
+        self.body = nn.Conv2d(3, 512, 3)
+        self.head = nn.Linear(512, 1000)
+
+    def forward(self, x):
+        return self.head(self.body(x).mean((2, 3)))
+
+    def infer(self, loader):
+        if not self.{flag}:
+            for x in loader:
+                print(self(x.cuda()).argmax(1))
+
+def main(loader):
+    net = Net().cuda()
+    net.eval()
+    net.infer(loader)
+
+if __name__ == "__main__":
+    main(torch.zeros(4, 2, 3, 8, 8))
+"""
+
+
+@pytest.mark.parametrize(("flag", "is_reached"), [("whole", False), ("training", True)])  # `eval()` sets the other one
+def test_a_flag_that_the_constructor_alone_sets(flag: str, is_reached: bool) -> None:
+    found = alarms({"train.py": OWN_FLAG.format(flag=flag)}, "TML201")
+    assert any(one.severity is not Severity.NOTE for one in found) == is_reached

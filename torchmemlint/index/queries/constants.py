@@ -13,6 +13,7 @@ from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 INIT = "__init__"
+SET_BY_LIBRARIES = TORCH.words["module-attributes"] | TORCH.words["lightning-attributes"]
 
 
 def constant(linked: Linked, path: str, qualname: str, text: str) -> str:
@@ -61,6 +62,8 @@ def _of_class(linked: Linked, cls: ClassRef, name: str) -> str:
     classes, init = family(linked, cls), linked.classes.method(cls, INIT)
     if not classes or init is None or may_be_stored(linked, name, classes) or not has_visible_users_alone(linked, init):
         return ""
+    if name in SET_BY_LIBRARIES and any(isinstance(base, str) for base in linked.classes.mro(cls)):
+        return ""
     found = set()
     for each in classes:
         found |= {""} if linked.classes.method(each, name) else set()
@@ -77,19 +80,17 @@ def lacks(linked: Linked, path: str, qualname: str, text: str) -> bool:
     cls = own_class(facts, path, me) if facts is not None and name.isidentifier() and name[0] != "_" else None
     if cls is None or _has(linked, cls, name):
         return False
-    classes, init = family(linked, cls, _is_module_base), linked.classes.method(cls, INIT)
+    classes = family(linked, cls, _is_module_base)
     if not classes or any(_has(linked, each, name) for each in classes) or may_be_stored(linked, name, classes):
         return False
     if any(isinstance(base, str) for each in classes for base in linked.classes.mro(each)):
         calls = [call for word in sorted(TORCH.words["registers-names"]) for _, call in linked.calls.tables.calls(word)]
         if (
-            name in TORCH.words["module-attributes"]
+            name in SET_BY_LIBRARIES
             or name in TORCH.module_methods
             or any(not call.args or call.args[0].const in ("", repr(name)) for call in calls)
         ):
             return False
-    if init is None or name in TORCH.words["lightning-attributes"]:
-        return False
     return is_made_as_it_is(linked, cls)
 
 
