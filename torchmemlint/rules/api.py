@@ -39,6 +39,7 @@ from torchmemlint.semantics.state import (
     Seen,
     Site,
     World,
+    memoized,
     shows_no_tensor,
 )
 from torchmemlint.torch_facts import TORCH
@@ -287,7 +288,7 @@ class Flow:
 
     def also_calls(self, site: Site, names: frozenset[str]) -> bool:
         """Whether the site's function calls one of these absolute names as well."""
-        return self.runs.world.memoize(_calls_one_of, (self.frame(site).ref, names))
+        return _calls_one_of(self.runs.world, self.frame(site).ref, names)
 
     def class_says(self, site: Site, words: frozenset[str]) -> bool:
         """Whether the site's function, or a method of its class, says one of these words."""
@@ -430,7 +431,7 @@ class Flow:
         """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
         the root reads require grad: its graphs are wanted without a visible backward. What ``ends_here``, in numbers, asks for no
         gradient of a parameter that another method watches; of an activation that keeps its own it may."""
-        return self.runs.world.memoize(_watches_gradients, (self.record.root, ends_here))
+        return _watches_gradients(self.runs.world, self.record.root, ends_here)
 
     def shown_tensor(self, gid: int) -> bool:
         """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
@@ -483,8 +484,8 @@ def holds(test: str, value: bool) -> str:
     return f"bool({test})" if value and not test.endswith(".training") else test if value else f"not {test}"
 
 
-def _watches_gradients(world: World, key: tuple[FunctionRef, bool]) -> bool:
-    root, ends_here = key
+@memoized
+def _watches_gradients(world: World, root: FunctionRef, ends_here: bool) -> bool:
     facts = world.facts(root)
     if any(own.names & GRAPH_NODES for _, own in family(world, root)):
         return True
@@ -522,7 +523,7 @@ def argument(event: CallEffect, position: int, keyword: str):  # type: ignore[no
     return None
 
 
-def _calls_one_of(world: World, asked: tuple[FunctionRef, frozenset[str]]) -> bool:
-    ref, names = asked
+@memoized
+def _calls_one_of(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
     callees = dict.fromkeys(call.callee for call in world.facts(ref).calls)
     return any(world.project.resolve(ref.path, callee, ref.qualname) in names for callee in callees)

@@ -30,7 +30,17 @@ from torchmemlint.semantics.size import (
     sizes_of,
     weights_of,
 )
-from torchmemlint.semantics.state import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, RecordFlag, SinkKind, World
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
+    CERTAIN_KINDS,
+    Backward,
+    Graph,
+    GraphKind,
+    RecordFlag,
+    SinkKind,
+    World,
+    memoized,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -91,7 +101,7 @@ def why_on_host(graph: Graph, flow: Flow) -> str:
 
 def tiny_count(graph: Graph, flow: Flow) -> int:
     """The parameters of the network that a forward runs, where they are few and none of its layers goes over positions; else 0."""
-    weights = weights_of(flow.runs.world, (flow.frame(graph.site).ref, graph.what))
+    weights = weights_of(flow.runs.world, flow.frame(graph.site).ref, graph.what)
     return 0 if weights is None or weights.count > TINY or weights.spatial else weights.count
 
 
@@ -109,12 +119,12 @@ def why_little(networks: Iterable[tuple[FunctionRef, str]], more: bool, flow: Fl
     optimizer."""
     world = flow.runs.world
     networks = [*networks]
-    found = [weights_of(world, network) for network in networks]
+    found = [weights_of(world, *network) for network in networks]
     counts = [each.count for each in found if each is not None]
     if counts and len(counts) == len(found) and BYTES * sum(counts) * (3 if more else 1) < LARGE_BYTES:
         return f"small here: its networks have {in_words(sum(counts))} parameters"
-    about = sum(world.memoize(estimate_of, network) for network in networks)
-    twice = more and world.memoize(keeps_optimizers, None)
+    about = sum(estimate_of(world, *network) for network in networks)
+    twice = more and keeps_optimizers(world)
     return "" if BYTES * about * (2 if twice else 1) >= LARGE_BYTES else SIZE_UNKNOWN
 
 
@@ -204,7 +214,7 @@ def wraps_a_layer(graph: Graph, flow: Flow) -> bool:
         TORCH.methods.get(name) in SHAPES or (holder == "self" and world.project.method(cls, name) is None)
         for holder, _, name in calls
     )
-    return plain and world.memoize(is_one_layer, (flow.frame(graph.site).ref, graph.what))
+    return plain and is_one_layer(world, flow.frame(graph.site).ref, graph.what)
 
 
 SHAPES = frozenset({Effect.VIEW, Effect.DEVICE, Effect.SHAPE})
@@ -267,23 +277,24 @@ def hangs_for_sure(gid: int, graph: Graph, flow: Flow) -> bool:
 def are_dense(graph: Graph, flow: Flow) -> bool:
     """Whether every visible network that a forward may be of is made of narrow linear layers alone."""
     classes = classes_of(graph, flow)
-    if classes and all(isinstance(cls, ClassRef) and flow.runs.world.memoize(is_class_of_dense, cls) for cls in classes):
+    if classes and all(isinstance(cls, ClassRef) and is_class_of_dense(flow.runs.world, cls) for cls in classes):
         return True
-    world, asked = flow.runs.world, (flow.frame(graph.site).ref, graph.what)
-    return world.memoize(sizes_of, asked).visible and world.memoize(is_made_of_dense, asked)
+    asked = (flow.runs.world, flow.frame(graph.site).ref, graph.what)
+    return sizes_of(*asked).visible and is_made_of_dense(*asked)
 
 
 def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:
     """The classes of what was called, as far as they are visible: what the engine knows of it, else what callers give for it."""
     if graph.cls is not None:
         return (graph.cls,)
-    return flow.runs.world.memoize(_classes_given, (flow.frame(graph.site).ref, graph.what))
+    return _classes_given(flow.runs.world, flow.frame(graph.site).ref, graph.what)
 
 
-def _classes_given(world: World, asked: tuple[FunctionRef, str]) -> tuple[ClassRef | str, ...]:
+@memoized
+def _classes_given(world: World, ref: FunctionRef, text: str) -> tuple[ClassRef | str, ...]:
     """The classes of a name or an attribute of a function: of the arguments that its calls, or those of the constructor that stores
     one, give for it; a deep copy is of the class of what it copies."""
-    return _given(world, *asked, 0)
+    return _given(world, ref, text, 0)
 
 
 def _given(world: World, ref: FunctionRef, text: str, depth: int) -> tuple[ClassRef | str, ...]:

@@ -130,6 +130,7 @@ from torchmemlint.semantics.state import (
     StoreKind,
     World,
     is_batch_hook,
+    memoized,
 )
 from torchmemlint.torch_facts import TORCH
 
@@ -187,7 +188,7 @@ def collects_each_batch(ref: FunctionRef, runs: Runs) -> bool:
     names = {part[1] for part in parts if len(part) == 3 and part[0] == "self" and part[2] in COLLECTS}
     cls = ClassRef(ref.path, facts.owner)
     return is_called_often(ref, runs.world) and any(
-        runs.world.project.attr(cls, name) and not runs.world.memoize(emptied_by, (cls, name)) for name in sorted(names)
+        runs.world.project.attr(cls, name) and not emptied_by(runs.world, cls, name) for name in sorted(names)
     )
 
 
@@ -245,7 +246,7 @@ def is_never_emptied(event: Store, flow: Flow) -> bool:
     that nothing empties."""
     world, root = flow.runs.world, flow.record.root
     attribute = collecting_attribute(event, flow)
-    return attribute is not None and is_called_often(root, world) and not world.memoize(emptied_by, attribute)
+    return attribute is not None and is_called_often(root, world) and not emptied_by(world, *attribute)
 
 
 def is_called_often(ref: FunctionRef, world: World) -> bool:
@@ -259,7 +260,7 @@ def is_called_often(ref: FunctionRef, world: World) -> bool:
 def lives_for_one_batch(event: Store, flow: Flow) -> Fact | None:
     """Why what a hook collects is gone with the batch, or no attribute of its object holds it."""
     attribute = collecting_attribute(event, flow)
-    if attribute is None or flow.runs.world.memoize(is_emptied_each_batch, attribute):
+    if attribute is None or is_emptied_each_batch(flow.runs.world, *attribute):
         return Fact("kept-for-a-batch", "it lives for one batch only")
     return None
 
@@ -306,7 +307,7 @@ def until(event: Store, flow: Flow) -> str:
     attribute = collecting_attribute(event, flow)
     if attribute is None or event.loop is not None:
         return f"until `{short(event.place)}` is dropped"
-    if flow.runs.world.memoize(emptied_by, attribute):
+    if emptied_by(flow.runs.world, *attribute):
         return f"until `{short(event.place)}` is emptied"
     return f"without end: nothing empties `{short(event.place)}`"
 
@@ -512,11 +513,12 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
         return True
     if any(f.kind is GraphKind.FORWARD for f in made) and is_used_as_tensor(event, made, flow):
         return True
-    if event.mark in record.returned and flow.runs.world.memoize(_is_joined_by_callers, record.root):
+    if event.mark in record.returned and _is_joined_by_callers(flow.runs.world, record.root):
         return True
     return event.external and joined_elsewhere(event, flow)
 
 
+@memoized
 def _is_joined_by_callers(world: World, ref: FunctionRef) -> bool:
     """Whether a caller puts together what a function returns, or elements of it."""
     for caller in world.project.callers(ref).calls:
@@ -574,11 +576,11 @@ def joined_elsewhere(event: Store, flow: Flow) -> bool:
     place = event.place if flow.own(event.site) else f"self.{event.place.rpartition('.')[2]}"
     if not owner or not place.startswith("self."):
         return False
-    return flow.runs.world.memoize(_joins, (ref.path, owner, place))
+    return _joins(flow.runs.world, ref.path, owner, place)
 
 
-def _joins(world: World, key: tuple[str, str, str]) -> bool:
-    path, owner, place = key
+@memoized
+def _joins(world: World, path: str, owner: str, place: str) -> bool:
     return any(
         puts_together(world, FunctionRef(path, function.qualname), place)
         for function in world.project.module(path).functions

@@ -23,7 +23,7 @@ from torchmemlint.rules.evidence.wanted_graphs import (
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.mode import purpose
 from torchmemlint.semantics.roots import Fate, descendants
-from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World
+from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import HookEffect
 
@@ -195,10 +195,11 @@ def is_unread(event: Graph, flow: Flow) -> bool:
     bound = NAMES.match(flow.lowered(site).statement(site.node)[1])
     if bound is None:
         return False
-    read = flow.runs.world.memoize(names_read, flow.record.root)
+    read = names_read(flow.runs.world, flow.record.root)
     return read.isdisjoint(name.strip(" ()*") for name in bound[1].split(","))
 
 
+@memoized
 def names_read(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names that a function, or one inside it, uses."""
     found = world.function(ref)

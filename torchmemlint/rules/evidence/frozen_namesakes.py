@@ -18,7 +18,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.identity import is_held, may_freeze
 from torchmemlint.semantics.roots import MAX_CALLERS
-from torchmemlint.semantics.state import MODULE, Graph, World
+from torchmemlint.semantics.state import MODULE, Graph, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 UP = 3
@@ -32,7 +32,7 @@ def frozen_elsewhere(event: Graph, flow: Flow) -> tuple[Fact, ...]:
     nothing where a caller has no name for it."""
     world, root = flow.runs.world, flow.record.root
     given = [*names_given(world, root, event.what.partition(".")[0])]
-    if not given or not all(world.memoize(_gets_frozen, each) for each in given):
+    if not given or not all(_gets_frozen(world, *each) for each in given):
         return ()
     return (assumed.frozen_by_name(given[0][1]),)
 
@@ -53,9 +53,9 @@ def names_given(world: World, ref: FunctionRef, first: str, up: int = UP) -> Ite
             yield caller.ref, ""
 
 
-def _gets_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
+@memoized
+def _gets_frozen(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function, or one that leads to it, binds that name to what a function gives that freezes a network of the name."""
-    ref, name = key
     if not name or is_held(world, ref, name):
         return False
     frozen = {each for each in world.project.functions_calling(f"{name}.{FREEZES}") if is_frozen_in(world.facts(each), name)}

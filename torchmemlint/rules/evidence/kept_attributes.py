@@ -11,7 +11,7 @@ from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import BACKWARD, is_trained_beside
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.state import CALLED_KINDS, Graph, GraphKind, RecordFlag, Store, World
+from torchmemlint.semantics.state import CALLED_KINDS, Graph, GraphKind, RecordFlag, Store, World, memoized
 
 CONTAINERS = frozenset({AttrKind.LIST, AttrKind.DICT, AttrKind.SET, AttrKind.CALL})
 """Forms of what a constructor gives an attribute that may be a container."""
@@ -39,7 +39,7 @@ def kept_by_module(event: Graph, flow: Flow) -> tuple[Fact, ...] | None:
         return None
     if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
         return ()
-    trains = flow.runs.world.memoize(trains_where_it_is_known, (record.root, event.what))
+    trains = trains_where_it_is_known(flow.runs.world, record.root, event.what)
     return None if trains else (assumed.KEPT_BY_MODULE,)
 
 
@@ -90,26 +90,27 @@ def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
 def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
     """Those attributes and properties, as they are read."""
     kept, start = set_by_methods(flow.runs.world, cls), event.what + "."
-    for name in flow.runs.world.memoize(_read_where_it_is_known, (flow.record.root, event.what)) if kept else ():
+    for name in _read_where_it_is_known(flow.runs.world, flow.record.root, event.what) if kept else ():
         method = flow.runs.world.project.method(cls, name)
         if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
             yield start + name
 
 
-def where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> tuple[FunctionFacts, ...]:
+def where_it_is_known(world: World, root: FunctionRef, what: str) -> tuple[FunctionFacts, ...]:
     """The functions in which what a root calls goes by the same name: the root, or for an attribute all of its class."""
-    root, what = called
     owner = world.header(root).owner
     return world.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
 
 
-def trains_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> bool:
+@memoized
+def trains_where_it_is_known(world: World, root: FunctionRef, what: str) -> bool:
     """Whether one of these back-propagates."""
-    return any(facts.names & BACKWARD for facts in where_it_is_known(world, called))
+    return any(facts.names & BACKWARD for facts in where_it_is_known(world, root, what))
 
 
-def _read_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
+@memoized
+def _read_where_it_is_known(world: World, root: FunctionRef, what: str) -> list[str]:
     """The attributes of what is called that these read."""
-    start = f"{called[1]}."
-    texts = {text for facts in where_it_is_known(world, called) for text in facts.reads if text.startswith(start)}
+    start = f"{what}."
+    texts = {text for facts in where_it_is_known(world, root, what) for text in facts.reads if text.startswith(start)}
     return sorted({text.removeprefix(start).partition(".")[0] for text in texts})

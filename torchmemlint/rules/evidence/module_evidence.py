@@ -34,6 +34,7 @@ from torchmemlint.semantics.state import (
     Seen,
     SinkKind,
     World,
+    memoized,
     shows_no_tensor,
 )
 from torchmemlint.torch_facts import TORCH
@@ -72,9 +73,10 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
 def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
     """Whether what is called is a tokenizer or processor, by an argument that says in which arrays it gives its ids: no model takes
     one. The call is that of the function in which it stands."""
-    return event.what in flow.runs.world.memoize(asked_for_arrays, flow.frame(event.site).ref)
+    return event.what in asked_for_arrays(flow.runs.world, flow.frame(event.site).ref)
 
 
+@memoized
 def asked_for_arrays(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls with such an argument."""
     return frozenset(call.callee for call in world.facts(ref).calls if ARRAYS.intersection(call.keywords))
@@ -85,9 +87,10 @@ ARRAYS = TORCH.words["chooses-arrays"]
 
 def makes_tuples(what: str, flow: Flow) -> bool:
     """Whether a name of the root's file is a class of named tuples: ``Batch = namedtuple("Batch", "x y")``."""
-    return what in flow.runs.world.memoize(tuple_classes, flow.record.root.path)
+    return what in tuple_classes(flow.runs.world, flow.record.root.path)
 
 
+@memoized
 def tuple_classes(world: World, path: str) -> frozenset[str]:
     """The names of a file for classes of plain objects that a call makes."""
     bound = world.facts(FunctionRef(path, MODULE)).bound
@@ -114,11 +117,11 @@ def runs_no_network(what: str, flow: Flow) -> bool:
 def takes_a_step(what: str, flow: Flow) -> bool:
     """Whether some call of this name in the function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
     parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
-    return flow.runs.world.memoize(_takes_a_step, (flow.record.root, what))
+    return _takes_a_step(flow.runs.world, flow.record.root, what)
 
 
-def _takes_a_step(world: World, asked: tuple[FunctionRef, str]) -> bool:
-    root, what = asked
+@memoized
+def _takes_a_step(world: World, root: FunctionRef, what: str) -> bool:
     facts = world.facts(root)
     given = dict.fromkeys(arg.name for call in facts.calls if call.callee == what for arg in call.args if arg.name)
     return any(is_iterator(name) or is_optimizer(name, root, world) for name in given)
@@ -153,10 +156,10 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     facts = flow.runs.world.facts(ref)
     given = {p.name for p in facts.params} | {"super"}
     owner = facts.params[0].name if facts.params else "self"
-    if facts.owner and flow.runs.world.memoize(holds_no_module, ClassRef(ref.path, facts.owner)):
+    if facts.owner and holds_no_module(flow.runs.world, ClassRef(ref.path, facts.owner)):
         given.discard(owner)
         return any(call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given for call in facts.calls)
-    bare = flow.runs.world.memoize(parts_without_parameters, ClassRef(ref.path, facts.owner)) if facts.owner else frozenset()
+    bare = parts_without_parameters(flow.runs.world, ClassRef(ref.path, facts.owner)) if facts.owner else frozenset()
 
     def harmless(text: str) -> bool:
         start, _, rest = text.partition(".")
@@ -175,6 +178,7 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     )
 
 
+@memoized
 def holds_no_module(world: World, cls: ClassRef) -> bool:
     """Whether a class of the project is none of modules, nor is any below it, and none of them keeps anything that may have parameters (a
     schedule of noise, made of numbers)."""
@@ -182,6 +186,7 @@ def holds_no_module(world: World, cls: ClassRef) -> bool:
     return all(world.is_module_class(each) is False and not parametric_attributes(world, each) for each in family)
 
 
+@memoized
 def parts_without_parameters(world: World, cls: ClassRef) -> frozenset[str]:
     """The attributes in which a class keeps what a visible call makes, nothing of it with parameters (a filter bank, a tokenizer)."""
     bases = [base for base in world.project.mro(cls) if isinstance(base, ClassRef)]
@@ -296,7 +301,7 @@ def is_of_plain_object(event: Graph, flow: Flow) -> bool:
     if event.kind is not GraphKind.OPAQUE or not owner or name == event.what or not name.isidentifier():
         return False
     cls = ClassRef(ref.path, owner)
-    return bool(flow.runs.world.project.method(cls, name)) and flow.runs.world.memoize(holds_no_module, cls)
+    return bool(flow.runs.world.project.method(cls, name)) and holds_no_module(flow.runs.world, cls)
 
 
 WITHOUT_PARAMETERS = frozenset({ClassKind.MODULE_NOPARAM, ClassKind.LOSS})
@@ -587,7 +592,7 @@ def words_on(event: Graph, flow: Flow) -> frozenset[str]:
     """The methods that the function calls on what is called here, and every caller in sight on what it gives for it."""
     world, root = flow.runs.world, flow.record.root
     own = world.evidence(root).get(event.what, frozenset())
-    return own | world.memoize(words_given, (root, event.what)) if event.what.isidentifier() else own
+    return own | words_given(world, root, event.what) if event.what.isidentifier() else own
 
 
 def seen_on(event: Graph, flow: Flow) -> set[str]:

@@ -12,7 +12,7 @@ from torchmemlint.rules.evidence.module_evidence import MODULES_ALONE, takes_a_s
 from torchmemlint.semantics.dataflow import classes_of
 from torchmemlint.semantics.mode import guards_what_it_runs
 from torchmemlint.semantics.roots import descendants
-from torchmemlint.semantics.state import CERTAIN_KINDS, CallEffect, Graph, GraphKind, RecordFlag, SinkKind, World
+from torchmemlint.semantics.state import CERTAIN_KINDS, CallEffect, Graph, GraphKind, RecordFlag, SinkKind, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 
@@ -45,9 +45,10 @@ def is_shape(event: Graph) -> bool:
 def is_asked_for(event: Graph, flow: Flow) -> bool:
     """Whether the function enables grad mode around each such call, in blocks of its own: hooks or attention processors may keep parts of
     the forward, of which gradients are taken."""
-    return event.what in flow.runs.world.memoize(callees_with_enabled_grad, flow.frame(event.site).ref)
+    return event.what in callees_with_enabled_grad(flow.runs.world, flow.frame(event.site).ref)
 
 
+@memoized
 def callees_with_enabled_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls in blocks alone that enable grad mode."""
     facts, project = world.facts(ref), world.project
@@ -145,10 +146,11 @@ def guards_others(event: Graph, flow: Flow) -> bool:
     receiver = event.what.rpartition(".")[0]
     if not receiver or receiver == "self" or event.cls is not None:
         return False
-    guarded = flow.runs.world.memoize(calls_without_grad, flow.frame(event.site).ref)
+    guarded = calls_without_grad(flow.runs.world, flow.frame(event.site).ref)
     return any(callee != event.what and callee.rpartition(".")[0] == receiver for callee in guarded)
 
 
+@memoized
 def calls_without_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls, with arguments, in blocks that disable grad mode."""
     return frozenset(

@@ -116,7 +116,7 @@ def claim(
         if retained:
             return Claim(tuple(graphs), WHOLE, RETAINED_COST)
         return Claim(tuple(graphs), NODES, NODES_COST)
-    if outside and attribute is not None and flow.runs.world.memoize(is_only_filled, attribute):
+    if outside and attribute is not None and is_only_filled(flow.runs.world, *attribute):
         return Claim(tuple(graphs), UNTIL_EMPTIED, ONLY_FILLED_COST)
     if is_over_parts(flow, loop, graphs):
         return Fact("another-part-each", "each iteration runs another part of one network")

@@ -141,7 +141,7 @@ def added_in_turns(event: HookAdded, flow: Flow) -> Iterator[Draft]:
     world, ref = flow.runs.world, flow.frame(event.site).ref
     if not flow.own(event.site) or ref != flow.record.root:
         return
-    turns = world.memoize(hooked_in_turns, (ref, event.site.node))
+    turns = hooked_in_turns(world, ref, event.site.node)
     if turns is None:
         return
     where = "" if turns.ref.path == ref.path else f" of {turns.ref.path}"
@@ -202,4 +202,4 @@ def runs_once(flow: Flow) -> bool:
     if record.root.qualname != MODULE or not loops or any(loops):
         return False
     refs = [FunctionRef(record.root.path, facts.qualname) for facts in world.project.module(record.root.path).functions]
-    return not any(world.memoize(runs_steps, ref) for ref in refs)
+    return not any(runs_steps(world, ref) for ref in refs)

@@ -17,7 +17,7 @@ from torchmemlint.lower.ways import header
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.dataflow.released_names import Placed, excludes, text_of_function
 from torchmemlint.semantics.mode import DEVICE_WORDS, reaches
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 MAX_NAMES = 3
@@ -43,13 +43,10 @@ class Held:
     names: tuple[str, ...]
 
 
+@memoized
 def deleted(world: World, ref: FunctionRef) -> Deleted | None:
     """The first ``del`` of a function by which it means to free what it was given; None where it does more with that than to ask
     about it: it may move it, or shut it down."""
-    return world.memoize(_deleted, ref)
-
-
-def _deleted(world: World, ref: FunctionRef) -> Deleted | None:
     found = world.function(ref)
     if found is None:
         return None

@@ -13,7 +13,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.dataflow.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.interpret import STORING
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized, memoized_or, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -226,7 +226,8 @@ def is_trainer(world: World, ref: FunctionRef, call: ir.Call, given: list[bool])
         return False
     refs = world.project.callees(ref.path, ref.qualname, text).refs
     return any(
-        world.facts(callee).names & BACKWARD and _trains(world, callee, _params_given(world, callee, call, given))
+        world.facts(callee).names & BACKWARD
+        and _back_propagates_a_parameter(world, callee, _params_given(world, callee, call, given))
         for callee in refs
     )
 
@@ -241,15 +242,10 @@ def _params_given(world: World, ref: FunctionRef, call: ir.Call, given: list[boo
     return frozenset(arg.keyword or (names[at] if at < len(names) else "*") for at, arg in asked)
 
 
-def _trains(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
-    asked = (ref, names)
-    return world.is_finding(_back_propagates_a_parameter, asked) or world.memoize(_back_propagates_a_parameter, asked)
-
-
+@memoized_or(True)
 @bounded(True)
-def _back_propagates_a_parameter(world: World, asked: tuple[FunctionRef, frozenset[str]]) -> bool:
+def _back_propagates_a_parameter(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
     """Whether a backward in a function may go through some of its parameters, or through what it keeps of them."""
-    ref, names = asked
     found = world.function(ref)
     if found is None:
         return True
@@ -267,7 +263,7 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     """The method of the root's class that reads an attribute and back-propagates what it holds, or hands that out in a class that
     back-propagates anything; "" for none."""
     owner = world.header(ref).owner
-    for other in world.memoize(_readers_beside_a_backward, (ref.path, owner, attribute)) if owner else ():
+    for other in _readers_beside_a_backward(world, ref.path, owner, attribute) if owner else ():
         found = world.function(other)
         if found is None:
             continue
@@ -278,9 +274,9 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     return ""
 
 
-def _readers_beside_a_backward(world: World, attribute: tuple[str, str, str]) -> list[FunctionRef]:
+@memoized
+def _readers_beside_a_backward(world: World, path: str, owner: str, text: str) -> list[FunctionRef]:
     """The methods of a class of a file that read an attribute, where one of its methods back-propagates."""
-    path, owner, text = attribute
     methods = world.within(path, owner)
     trains = any(facts.names & BACKWARD for facts in methods)
     found = []
@@ -341,12 +337,13 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
     on at the function's first row."""
     outermost = world.outermost(ref)
-    uses = world.memoize_of_function(_gradient_uses, outermost)
+    uses = _gradient_uses(world, outermost)
     if uses is None:
         return True
     return bool(uses.reads) and uses.reads[uses.before.get(node, 0) % len(uses.reads)]
 
 
+@memoized_with_code
 def _gradient_uses(world: World, ref: FunctionRef) -> _GradientUses | None:
     found = world.function(ref)
     if found is None:

@@ -19,7 +19,7 @@ from torchmemlint.lower.ways import tests_to
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.identity import function_or_closure
 from torchmemlint.semantics.interpret import FILLS_LISTS
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -47,10 +47,10 @@ class Turns(NamedTuple):
     through: tuple[FunctionRef, ...]
 
 
-def hooked_in_turns(world: World, asked: tuple[FunctionRef, int]) -> Turns | None:
+@memoized
+def hooked_in_turns(world: World, ref: FunctionRef, node: int) -> Turns | None:
     """The loop in a caller whose turns all register a hook by this call (function, and node), which keeps something of its own, on what
     was there before the loop; None where there is none, or where something visible may take the hooks off."""
-    ref, node = asked
     found = world.function(ref)
     body = found[0].body if found is not None else []
     call = next((each for each in nodes_of(body) if isinstance(each, ir.Call) and each.node == node), None)

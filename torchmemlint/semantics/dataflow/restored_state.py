@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.dataflow.readers import OWN
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
@@ -112,7 +112,8 @@ def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str
     return ZEROES in words or (bool(found) and STEPS in words and words <= OF_OPTIMIZERS)
 
 
-def keeps_optimizers(world: World, _: None) -> bool:
+@memoized
+def keeps_optimizers(world: World) -> bool:
     """Whether the project saves the state of an optimizer, or saves nothing that is visible."""
     saving = world.project.functions_calling(TORCH.names["saves"])
     refs = dict.fromkeys([*saving, *(caller.ref for ref in saving for caller in world.project.callers(ref).calls)])

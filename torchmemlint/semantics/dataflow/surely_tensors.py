@@ -16,7 +16,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import nested_blocks
 from torchmemlint.lower.walk import everything
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -112,12 +112,8 @@ def may_sum_numbers(scope: NamesUsed, text: str) -> bool:
     return begins and bool(terms) and not any(kind_of(scope, term, MAX_DEPTH) for term in terms)
 
 
-def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> NamesUsed | None:
-    return world.memoize_of_function(_scope_of, (ref, strict))
-
-
-def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> NamesUsed | None:
-    ref, strict = key
+@memoized_with_code
+def scope_of(world: World, ref: FunctionRef, strict: bool) -> NamesUsed | None:
     found = world.function(world.outermost(ref))
     if found is None:
         return None
@@ -294,7 +290,7 @@ def _called(scope: NamesUsed, call: ir.Call) -> Iterator[NamesUsed]:
     text = dotted(call.func)
     refs = scope.world.project.callees(scope.ref.path, scope.ref.qualname, text).refs if text else ()
     for ref in refs[:4]:
-        inner = scope_of(scope.world, ref)
+        inner = scope_of(scope.world, ref, True)
         if inner is not None and inner.function.qualname == ref.qualname:
             yield inner
 
@@ -336,7 +332,7 @@ def _scopes(scope: NamesUsed, container: str) -> Iterator[NamesUsed]:
     cls = ClassRef(scope.ref.path, owner)
     for facts in scope.world.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)
-        inner = scope_of(scope.world, ref) if not facts.parent and ref != scope.ref and container in facts.reads else None
+        inner = scope_of(scope.world, ref, True) if not facts.parent and ref != scope.ref and container in facts.reads else None
         if inner is not None:
             yield inner
 

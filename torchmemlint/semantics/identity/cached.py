@@ -6,7 +6,7 @@ import ast
 
 from torchmemlint.index.facts import CallableUse, FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 CACHES = TORCH.words["caches"]
@@ -14,9 +14,9 @@ DEFAULT_SIZE = 128
 """Calls that ``lru_cache`` keeps."""
 
 
-def cache_of(world: World, asked: tuple[FunctionRef, str]) -> CallableUse | None:
+@memoized
+def cache_of(world: World, ref: FunctionRef, decorator: str) -> CallableUse | None:
     """The cache, with its arguments, that a decorator of the function, by its text, is or hands the function to."""
-    ref, decorator = asked
     use = next((each for each in world.header(ref).decorators if each.callee == decorator), None)
     if use is None or is_cache(world, ref, decorator):
         return use

@@ -22,7 +22,7 @@ from torchmemlint.semantics.identity.library_networks import (
     runs_alone,
 )
 from torchmemlint.semantics.identity.parameters import is_torch_function, parametric_attributes
-from torchmemlint.semantics.state import MODULE, Kind, World
+from torchmemlint.semantics.state import MODULE, Kind, World, memoized, memoized_or
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
@@ -84,21 +84,19 @@ def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
     if not text.removeprefix("self.").isidentifier() or text == "self":
         return False
     places = _places(world, ref, text)
-    if world.memoize(_is_set_aside, (*where_known(world, ref, text), text)) and not given_frozen(world, ref, text):
+    if _is_set_aside(world, *where_known(world, ref, text), text) and not given_frozen(world, ref, text):
         if not any(is_held(world, where, name) or _is_held_by_giver(world, where, name) for where, name in places):
             return True
     asked = [(*where_known(world, where, name), name) for where, name in places]
     return bool(places) and all(
-        world.memoize(_is_left_out_within, each)
-        or (not world.is_finding(_is_left_out_with_its_object, each) and world.memoize(_is_left_out_with_its_object, each))
-        for each in asked
+        _is_left_out_within(world, *each) or _is_left_out_with_its_object(world, *each) for each in asked
     )
 
 
-def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
+@memoized
+def _is_set_aside(world: World, path: str, inside: str, text: str) -> bool:
     """Whether a module that something gives is only evaluated where optimizers are made of others' parameters, or a framework
     trains another one: a teacher, a reference model."""
-    path, inside, text = key
     places = scope_of(world, path, inside, text)
     of_class = text.startswith("self.")
     if not (of_class and inside) and not any(text in _params(world, each) for each in places):
@@ -136,9 +134,9 @@ TRAINED = TORCH.names["trained-by-trainer"]
 """The attribute in which the trainer of transformers has what it trains."""
 
 
-def _is_left_out_with_its_object(world: World, key: tuple[str, str, str]) -> bool:
+@memoized_or(False)
+def _is_left_out_with_its_object(world: World, path: str, inside: str, text: str) -> bool:
     """Whether a module is an attribute of objects that are left out wherever one is made: the network of a criterion."""
-    path, inside, text = key
     places = scope_of(world, path, inside, text) if inside and text.startswith("self.") else []
     init = world.project.method(ClassRef(path, inside), "__init__") if places else None
     if init is None or any(makes_optimizer(world, each) or _may_hand_on(world, each, text) for each in places):
@@ -200,13 +198,9 @@ def _is_given_all(facts: FunctionFacts, call: CallFact, text: str) -> bool:
     return listed or any(arg.name == f"{text}.parameters()" for arg in call.args)
 
 
+@memoized
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
-    return world.memoize(_optimizer_of, (ref, text))
-
-
-def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
-    ref, text = key
     asked, found = 0, []
     for place, known in _where_named(world, *where_known(world, ref, text), text):
         facts = world.facts(place)
@@ -232,11 +226,11 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    return world.memoize(_is_copy_within, (*where_known(world, ref, text), text))
+    return _is_copy_within(world, *where_known(world, ref, text), text)
 
 
-def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
-    path, inside, text = key
+@memoized
+def _is_copy_within(world: World, path: str, inside: str, text: str) -> bool:
     # Few functions say the name of a module that is no local: whether it is a copy then rests on these alone.
     is_global = not inside and not text.startswith("self.")
     saying = [FunctionRef(path, name) for name in world.project.knowing(path, text)] if is_global else None
@@ -259,8 +253,8 @@ def _is_copied_beside_trained(world: World, path: str, inside: str, text: str) -
     return any(each.startswith("self.") for each in asked) and "self" not in asked
 
 
-def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:
-    path, inside, text = key
+@memoized
+def _is_left_out_within(world: World, path: str, inside: str, text: str) -> bool:
     if text.startswith("self."):
         held = world.project.attr(ClassRef(path, inside), text.removeprefix("self.")) if inside else ()
         if not held or not all(fact.value.endswith("()") for fact, _ in held):
@@ -341,7 +335,7 @@ def _makers_without(world: World, path: str, inside: str, text: str) -> list[Fun
     places = scope_of(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return []  # it goes by its own optimizer (``self.critic.optimizer.step()``)
-    makers = [each for each in places if world.memoize(makes_optimizer, each)]
+    makers = [each for each in places if makes_optimizer(world, each)]
     return [] if any(_may_give(world, each, text) for each in makers) else makers
 
 
@@ -419,6 +413,7 @@ def scope_of(world: World, path: str, inside: str, text: str) -> list[FunctionRe
     return [FunctionRef(at, each.qualname) for at, functions in found for each in functions]
 
 
+@memoized
 def makes_optimizer(world: World, ref: FunctionRef) -> bool:
     """Whether a function calls the constructor of an optimizer."""
     return bool(_constructors(world, ref))
@@ -427,10 +422,11 @@ def makes_optimizer(world: World, ref: FunctionRef) -> bool:
 def _constructors(world: World, ref: FunctionRef) -> list[CallFact]:
     """The calls of a function that make optimizers, or give one more parameters."""
     names = {call.callee: world.project.resolve(ref.path, call.callee, ref.qualname) for call in world.facts(ref).calls}
-    made = {callee for callee, name in names.items() if name is not None and world.memoize(_is_optimizer_class, name)}
+    made = {callee for callee, name in names.items() if name is not None and _is_optimizer_class(world, name)}
     return [call for call in world.facts(ref).calls if call.callee in made or call.callee.endswith(".add_param_group")]
 
 
+@memoized
 def _is_optimizer_class(world: World, name: str) -> bool:
     """Whether a class is an optimizer, or one of the project below one."""
     if class_kind(name) is Kind.OPTIMIZER:
@@ -541,7 +537,7 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
     todo = sorted(seen)
     while todo and len(seen) <= MAX_BELOW:
         each = todo.pop()
-        if world.memoize(makes_optimizer, each):
+        if makes_optimizer(world, each):
             return True
         for inner in world.facts(each).calls:
             below = set(world.project.callees(each.path, each.qualname, inner.callee, *inner.keywords).refs) - seen
@@ -552,7 +548,7 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function hands the module to one that copies another's weights into it: ``hard_update(target, source)``."""
-    for call in world.memoize(_calls_by_argument, ref).get(text, ()):
+    for call in _calls_by_argument(world, ref).get(text, ()):
         for callee in world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs:
             facts = world.facts(callee)
             params = facts.params[bool(facts.owner) :]
@@ -565,6 +561,7 @@ def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
     return False
 
 
+@memoized
 def _calls_by_argument(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
     """The calls of a function by the names that they are given."""
     found: dict[str, list[CallFact]] = {}

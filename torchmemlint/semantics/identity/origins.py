@@ -8,7 +8,7 @@ import sys
 from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -138,15 +138,12 @@ def is_called_by_name_alone(world: World, ref: FunctionRef) -> bool:
     if header.parent or header.decorators or not project.is_part_of_program(ref.path) or project.callers(ref).escapes:
         return False
     name = header.owner or ref.qualname
-    return not any(world.memoize(looks_up, path) or _renames(world, path, name) for path in sorted(files_with(world, ref.path)))
+    return not any(looks_up(world, path) or _renames(world, path, name) for path in sorted(files_with(world, ref.path)))
 
 
+@memoized
 def files_with(world: World, path: str) -> frozenset[str]:
     """The files that may be loaded together with one."""
-    return world.memoize(_files_with, path)
-
-
-def _files_with(world: World, path: str) -> frozenset[str]:
     return world.project.files_of_programs(path)
 
 
@@ -154,6 +151,7 @@ def _renames(world: World, path: str, name: str) -> bool:
     return any(target.rpartition(".")[2] == name and local != name for local, target in world.project.imports(path))
 
 
+@memoized
 def looks_up(world: World, path: str) -> bool:
     """Whether a file takes something out of a namespace by a text."""
     imported = {local for local, _ in world.project.imports(path)}

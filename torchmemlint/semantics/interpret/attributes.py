@@ -341,7 +341,7 @@ PARTIAL = "functools.partial"
 def given_callable(m: Machine, cls: ClassRef, name: str) -> ClassRef | None:
     """The class of what an attribute's constructor is given for it, where objects of it are called: a criterion."""
     given = [
-        m.world.memoize(callable_given, (FunctionRef(base.path, fact.method), fact.value))
+        callable_given(m.world, FunctionRef(base.path, fact.method), fact.value)
         for fact, base in m.world.project.attr(cls, name)
         if fact.kind is AttrKind.NAME and fact.method.endswith("__init__")
     ]
@@ -410,7 +410,7 @@ def hold_first(m: Machine, oid: int, name: str, text: str, kind: Kind, method: s
     assert isinstance(info.cls, ClassRef)
     made = m.first_held(kind, text, info, (oid, name, kind))
     known = m.world.project.class_of(class_path(m, info.cls, name), method, f"self.{name}[]")
-    cls = known or m.world.memoize(filled_with, (info.cls, name))
+    cls = known or filled_with(m.world, info.cls, name)
     if isinstance(cls, ClassRef) and m.world.is_module_class(cls) is False:
         m.element_classes[made] = cls
     return frozenset((Obj(made),))

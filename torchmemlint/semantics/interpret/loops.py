@@ -42,6 +42,7 @@ from torchmemlint.semantics.state import (
     handles,
     join,
     join_states,
+    memoized,
     only_const,
     place_of,
     run_block,
@@ -319,11 +320,11 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
 def _length(m: Machine, name: str) -> int:
     """The length of the longest display that the function binds a name to, where it binds it to these alone, and nothing can add to
     them; -1 where there is none."""
-    return m.world.memoize(_length_of_display, (m.frame_closure[m.frame].ref, name))
+    return _length_of_display(m.world, m.frame_closure[m.frame].ref, name)
 
 
-def _length_of_display(world: World, asked: tuple[FunctionRef, str]) -> int:
-    ref, name = asked
+@memoized
+def _length_of_display(world: World, ref: FunctionRef, name: str) -> int:
     facts = world.facts(ref)
     if name in {param.name for param in facts.params} or any(name == each for each, _ in facts.bound):
         return -1  # what is bound to a display has no text

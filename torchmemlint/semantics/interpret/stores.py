@@ -38,6 +38,7 @@ from torchmemlint.semantics.state import (
     World,
     add_marks,
     join,
+    memoized,
     place_of,
     shallow,
 )
@@ -225,10 +226,10 @@ PUTS_ONE = frozenset(name for name, how in STORING.items() if how is not StoreKi
 """Methods of containers that keep their last argument."""
 
 
-def filled_with(world: World, attribute: tuple[ClassRef, str]) -> ClassRef | None:
+@memoized
+def filled_with(world: World, cls: ClassRef, name: str) -> ClassRef | None:
     """The class of all that the methods of a class put there one by one (``self.meters[name] = Meter()``); None where it is not known of
     any of it."""
-    cls, name = attribute
     found: set[ClassRef | str | None] = set()
     for facts in world.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)

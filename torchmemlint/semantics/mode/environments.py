@@ -6,20 +6,17 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import nodes_of
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
 STARTS = TORCH.words["environment-starts"]
 
 
+@memoized
 def observations(world: World, ref: FunctionRef) -> frozenset[str]:
     """The first of what each step of an environment answers, and what it is bound to again, as dotted text; nothing where the function
     steps none."""
-    return world.memoize(_observations, ref)
-
-
-def _observations(world: World, ref: FunctionRef) -> frozenset[str]:
     found = world.function(world.outermost(ref))
     assigned = [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)] if found is not None else []
     stepped = {receiver(node.value, STEPS) for node in assigned if is_unpacked(node) and has_argument(node.value)} - {""}

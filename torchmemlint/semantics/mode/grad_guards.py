@@ -8,7 +8,7 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.identity import is_made_parametric, is_never_chosen, parametric_attributes
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import MODULE, Call, Mode, Shape, World
+from torchmemlint.semantics.state import MODULE, Call, Mode, Shape, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 CALLS_INSIDE = 2
@@ -89,25 +89,21 @@ def guards_itself(world: World, name: str, call: Call) -> bool:
     """Whether most methods in the project that a call of that name may mean, by its arguments, switch grad mode off by
     themselves: by decorator, or inside. Those that only hand on to another object's method of that name, as they are called, say
     nothing."""
-    return world.memoize(_guard_themselves, (name, call.shape))
+    return _guard_themselves(world, name, call.shape)
 
 
-def _guard_themselves(world: World, asked: tuple[str, Shape]) -> bool:
-    name, shape = asked
+@memoized
+def _guard_themselves(world: World, name: str, shape: Shape) -> bool:
     methods = [ref for ref in world.methods_named(name) if shape.fits(world.header(ref).params)]
     guarding = {ref for ref in methods if guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
     return len(guarding) > len(others)
 
 
+@memoized
 def may_guard(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether a call of ``callee`` in a function fits some method of that name that switches grad mode off by itself, whatever others
     of the name do."""
-    return world.memoize(_may_guard, (ref, callee))
-
-
-def _may_guard(world: World, asked: tuple[FunctionRef, str]) -> bool:
-    ref, callee = asked
     guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if guards(world, each)]
     calls = [call for call in world.facts(ref).calls if call.callee == callee] if guarding else ()
     shapes = {Shape(sum(not arg.keyword for arg in call.args), frozenset(call.keywords)) for call in calls}
@@ -165,12 +161,9 @@ def _runs_by_what_guards(world: World, ref: FunctionRef) -> bool:
     return bool(guarding) and names <= guarding
 
 
+@memoized
 def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
     """Whether a module's forward, and what it calls of its own class, runs modules of its own, and each with grad mode off."""
-    return world.memoize(_forward_is_guarded, cls)
-
-
-def _forward_is_guarded(world: World, cls: ClassRef) -> bool:
     return _runs_of(world, cls, TORCH.names["forward"], 0) == {Mode.OFF}
 
 

@@ -133,7 +133,7 @@ def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
         return None
     if decorated_mode(m, own) is Mode.OFF:
         return FREE_TENSOR
-    if not BACKWARD.isdisjoint(m.world.facts(own).names) and m.world.memoize(back_propagates, own):
+    if not BACKWARD.isdisjoint(m.world.facts(own).names) and back_propagates(m.world, own):
         return UNKNOWN
     if m.world.facts(own).names & TO_INDICES and only_indices(m.result_of(own, Mode.OFF)):
         return tensor(flags=INTEGER)

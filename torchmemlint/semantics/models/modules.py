@@ -41,6 +41,7 @@ from torchmemlint.semantics.state import (
     World,
     const,
     join_all,
+    memoized,
     only_free,
     only_indices,
     truth,
@@ -117,7 +118,7 @@ def freeze_what_is_given(m: Machine, cls: ClassRef, call: Call, state: State) ->
 def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> list[Value]:
     """The arguments of a constructor, less those that it does nothing with but put them into an attribute: these are kept there."""
     init = m.world.project.method(cls, "__init__")
-    stored = m.world.memoize(stored_parameters, init) if init is not None and not call.more else {}
+    stored = stored_parameters(m.world, init) if init is not None and not call.more else {}
     if init is None or not stored:
         return call.all()
     params = [param.name for param in m.world.header(init).params[1:] if param.kind is ParamKind.POSITIONAL]
@@ -128,6 +129,7 @@ def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> 
     return [value for name, value in given if name not in stored] + call.positional[len(params) :]
 
 
+@memoized
 def stored_parameters(world: World, init: FunctionRef) -> dict[str, str]:
     """The parameters of a constructor that it does nothing with but put them into an attribute, each with that."""
     found = world.function(init)
@@ -168,7 +170,7 @@ def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -
 def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
     """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
     given. With a state ``frozen_in``, those that come in may be frozen there."""
-    needed = parametric(m.world, cls, exact=True)
+    needed = parametric(m.world, cls, True)
     init = m.world.project.method(cls, "__init__") if needed else None
     if not needed or init is None or call.more:
         return needed == frozenset()
@@ -236,7 +238,7 @@ def gives_indices(m: Machine, name: str, call: Call) -> bool:
 def trains_itself(m: Machine, name: str, call: Call) -> bool:
     """Whether every method of the project that a call on a module of unknown class may mean back-propagates by itself."""
     found = methods_meant(m, name, call)
-    return bool(found) and all(m.world.memoize(back_propagates, ref) for ref in found)
+    return bool(found) and all(back_propagates(m.world, ref) for ref in found)
 
 
 def gives_data(m: Machine, name: str, call: Call) -> bool:

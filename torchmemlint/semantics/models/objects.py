@@ -147,7 +147,7 @@ def called_by_its_arguments(m: Machine, call: Call) -> ClassRef | None:
     names = tuple(expr.id for expr in call.exprs if isinstance(expr, ir.Name))
     if len(names) < LEAST_NAMES or len(names) != len(call.exprs) or call.keywords or call.more:
         return None
-    return m.world.memoize(callable_with, names)
+    return callable_with(m.world, names)
 
 
 LEAST_NAMES = 2

@@ -84,7 +84,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     run_engine(m, "" if real else name, call, state)
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
-    if m.world.memoize(give_plain_values, name):  # of an object that only looked like a tensor
+    if give_plain_values(m.world, name):  # of an object that only looked like a tensor
         return plain_result(m, me, name, call, state)
     if name == "eval" and not real and not call.all():
         return evaluated_module(m, atom, call, state)

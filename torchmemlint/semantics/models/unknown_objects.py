@@ -63,6 +63,7 @@ from torchmemlint.semantics.state import (
     is_number,
     is_text,
     join_all,
+    memoized,
     only_const,
     tensor,
 )
@@ -275,7 +276,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return frozenset((Obj(oid),))
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
-    if m.world.memoize(give_plain_values, name) and not is_given_from_outside(m, oid):
+    if give_plain_values(m.world, name) and not is_given_from_outside(m, oid):
         return plain_result(m, frozenset((Obj(oid),)), name, call, state)
     methods = methods_meant_by(m, name, call)
     if methods and not is_given_from_outside(m, oid):
@@ -317,7 +318,7 @@ def is_given_text(m: Machine, call: Call) -> bool:
     closure = m.frame_closure[m.frame]
     if type(first) is not ir.Name or first.id in closure.function.locals:
         return False
-    return first.id in m.world.memoize(texts_of_module, closure.ref.path)
+    return first.id in texts_of_module(m.world, closure.ref.path)
 
 
 def is_given_an_optimizer(m: Machine, call: Call) -> bool:
@@ -339,13 +340,13 @@ def freeze(m: Machine, out: Value, call: Call) -> None:
 
 def methods_meant_by(m: Machine, name: str, call: Call) -> tuple[FunctionRef, ...]:
     """The methods of the project that a call on an unknown object may run."""
-    return m.world.memoize(_methods_meant_by, (name, None if call.more else call.shape))
+    return _methods_meant_by(m.world, name, None if call.more else call.shape)
 
 
-def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[FunctionRef, ...]:
+@memoized
+def _methods_meant_by(world: World, name: str, shape: Shape | None) -> tuple[FunctionRef, ...]:
     """Of the methods of a name that take such arguments, the only one that does something, or a few that override one method;
     none where the name is everybody's."""
-    name, shape = asked
     named = world.methods_named(name)
     if name in COMMON_METHODS or len(named) > MAX_NAMESAKES:
         return ()
@@ -356,6 +357,7 @@ def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[Fu
     return doing if len(doing) == 1 or (related and len(doing) <= MAX_OVERRIDES) else ()
 
 
+@memoized
 def give_plain_values(world: World, name: str) -> bool:
     """Whether every method of the project that has a name says by its annotation that it gives numbers or words, or a container of them:
     ``def as_dict(self) -> dict[str, float]``."""

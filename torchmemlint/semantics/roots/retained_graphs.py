@@ -45,6 +45,7 @@ from torchmemlint.semantics.state import (
     Tuple,
     Unknown,
     World,
+    memoized,
 )
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
@@ -454,13 +455,13 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
     if _class_goes_back(runs, keeper, record.root, name):
         return True
     return keeper != record.root and any(
-        runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
+        _goes_back_with(runs.world, path, owner, name) for path in {keeper.path, record.root.path}
     )
 
 
-def _goes_back_with(world: World, key: tuple[str, str, str]) -> bool:
+@memoized
+def _goes_back_with(world: World, path: str, owner: str, name: str) -> bool:
     """Whether a function of a file that is no method of a class reads an attribute of a name, and back-propagates."""
-    path, owner, name = key
     return any(
         facts.owner != owner and _says_backward(facts) and _reads_attribute(facts, name)
         for facts in world.project.module(path).functions

@@ -50,6 +50,7 @@ from torchmemlint.semantics.state import (
     World,
     const,
     join_states,
+    memoized,
     run_block,
     sorted_atoms,
 )
@@ -99,7 +100,7 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
 def cache_at(m: Machine, decorator: ir.Expr) -> CallableUse | None:
     """The cache of functools that a decorator of the root is, or hands it to."""
     callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
-    return m.world.memoize(cache_of, (m.record.root, callee))
+    return cache_of(m.world, m.record.root, callee)
 
 
 def note_cache(m: Machine, decorator: ir.Expr, cache: CallableUse, function: ir.Function, given: dict[str, Value]) -> None:
@@ -199,8 +200,8 @@ def root_parameter(m: Machine, param: ir.Param, is_network: bool, state: State) 
         held = annotated_container(m, ref, param.name, param.name, ("param", m.frame, param.name), state)
         if held is not None:
             return held
-    if found is None and param.name in m.world.memoize(used_as_objects, ref):
-        found = module_given(m.world, ref, param.name) or m.world.memoize(callable_given, (ref, param.name))
+    if found is None and param.name in used_as_objects(m.world, ref):
+        found = module_given(m.world, ref, param.name) or callable_given(m.world, ref, param.name)
     classify(m, oid, found, param.name)
     if isinstance(found, ClassRef) and m.heap[oid].kind is Kind.MODULE and parametric(m.world, found) == frozenset():
         m.bare.add(oid)
@@ -216,6 +217,7 @@ def bind_maybe_frozen(m: Machine, me: int, owner: ClassRef, state: State) -> Non
             m.record.conditions[oid] = condition
 
 
+@memoized
 def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names under which a function calls something, or a method of it."""
     return frozenset(call.callee.partition(".")[0] for call in world.facts(ref).calls)

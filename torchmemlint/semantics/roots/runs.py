@@ -255,7 +255,7 @@ class Runs:
     def _find_frozen(self, cls: ClassRef) -> Freezing:
         init = self.world.project.method(cls, "__init__")
         found, maybe = set(), dict[str, Condition]()
-        if init is not None and self.world.memoize(mentions_freezing, cls):
+        if init is not None and mentions_freezing(self.world, cls):
             for record in self.records(init):
                 if record.final is None:
                     continue
@@ -390,7 +390,7 @@ class Runs:
         from one call into the next is wanted where something else that the call gives is."""
         readers = readers_of_attribute(self.world, record.root, place)
         made = record.graphs[gid]
-        goes_round = made.site.frame == 0 and self.world.memoize(goes_only_into, (record.root, place, made.site.node))
+        goes_round = made.site.frame == 0 and goes_only_into(self.world, record.root, place, made.site.node)
         cuts: list[Sink] = []
         for reader in readers or ():
             if goes_round and reader == record.root:

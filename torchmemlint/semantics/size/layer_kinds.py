@@ -16,7 +16,7 @@ from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, 
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
 from torchmemlint.semantics.size.weights import CONTAINERS, FORWARD, Counter, unwrapped
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
@@ -26,11 +26,13 @@ WIDE = 4096
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 13 MB."""
 
 
-def is_made_of_dense(world: World, asked: tuple[FunctionRef, str]) -> bool:
+@memoized
+def is_made_of_dense(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether every network that a function calls by a name or attribute has only linear layers, none known to be wide."""
-    return all(_layers_of(world, asked, DENSE, WIDE))
+    return all(_layers_of(world, ref, text, DENSE, WIDE))
 
 
+@memoized
 def is_class_of_dense(world: World, cls: ClassRef) -> bool:
     """Whether a class makes only linear layers, none known to be wide, whatever its constructor is given."""
     try:
@@ -39,15 +41,16 @@ def is_class_of_dense(world: World, cls: ClassRef) -> bool:
         return False
 
 
-def is_one_layer(world: World, asked: tuple[FunctionRef, str]) -> bool:
+@memoized
+def is_one_layer(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether every network that a function calls by a name or attribute has one linear or embedding layer, of any width."""
-    return set(_layers_of(world, asked, LONE, math.inf)) == {1}
+    return set(_layers_of(world, ref, text, LONE, math.inf)) == {1}
 
 
-def _layers_of(world: World, asked: tuple[FunctionRef, str], kinds: frozenset[str], widest: float) -> list[int]:
+def _layers_of(world: World, ref: FunctionRef, text: str, kinds: frozenset[str], widest: float) -> list[int]:
     """How many layers each network has; one 0 where one is not of these kinds, or is too wide."""
     try:
-        return _Layers(world, kinds, widest).counts_of(*asked)
+        return _Layers(world, kinds, widest).counts_of(ref, text)
     except (*UNFOLLOWED, RecursionError):
         return [0]
 

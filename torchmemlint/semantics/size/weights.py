@@ -11,7 +11,7 @@ from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.size.constructor_values import MOVES, UnknownPart
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Constructor, Environment
 from torchmemlint.semantics.size.layers import Unbounded
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 
 MAX_CALLERS = 4
@@ -39,18 +39,19 @@ class Sizes:
     visible: bool
 
 
-def sizes_of(world: World, asked: tuple[FunctionRef, str]) -> Sizes:
+@memoized
+def sizes_of(world: World, ref: FunctionRef, text: str) -> Sizes:
     """What is known of how large the network is that a function calls by a name or attribute."""
     counter = Counter(world)
     try:
-        return Sizes(Weights(max(counter.counts_of(*asked)), counter.spatial), True)
+        return Sizes(Weights(max(counter.counts_of(ref, text)), counter.spatial), True)
     except (*UNFOLLOWED, RecursionError):
         return Sizes(None, counter.steps > 0)
 
 
-def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
+def weights_of(world: World, ref: FunctionRef, text: str) -> Weights | None:
     """The weights of what a function calls by a name or attribute; None where they are not known."""
-    return world.memoize(sizes_of, asked).weights
+    return sizes_of(world, ref, text).weights
 
 
 class Counter(Constructor):
@@ -154,7 +155,7 @@ class Counter(Constructor):
         called = {call.callee for facts in self.world.within(cls.path, cls.qualname) for call in facts.calls}
         if kept & called or kept & {".".join(text.split(".")[:2]) for text in called}:
             return True
-        return not names.isdisjoint(self.world.memoize_of_function(put_into_containers, init))
+        return not names.isdisjoint(put_into_containers(self.world, init))
 
     def is_parameter(self, ref: FunctionRef, text: str) -> bool:
         return text in {param.name for param in self.world.header(ref).params}
@@ -191,6 +192,7 @@ def unwrapped(value: ir.Expr) -> ir.Expr:
     return value
 
 
+@memoized_with_code
 def put_into_containers(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names that a function gives as parts to containers of modules: ``nn.Sequential(backbone, head)``."""
     found = world.function(ref)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from torchmemlint.errors import Cancelled, SourceError
 from torchmemlint.index.facts import FunctionFacts, Header
@@ -57,8 +58,9 @@ PLAIN_FIELDS = TORCH.words["plain-fields"]
 TENSORS_AGAIN = TORCH.words["tensors-again"]
 """Words of a function that makes tensors, also of arrays."""
 
-Key = TypeVar("Key", bound=Hashable)
+Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
+Question = Callable[Concatenate["World", Asked], Answer]
 Known = TypeVar("Known")
 
 CALLED = re.compile(r"\.(\w+)\(\)")
@@ -103,18 +105,18 @@ class World:
         if self.cancel is not None and self.cancel.is_set():
             raise Cancelled
 
-    def memoize(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
-        """``find(self, key)``, worked out once: for what other modules look up in this one. Where the answer is the same after an
-        edit, whatever rests on it stays, whatever ``find`` looked at."""
-        answer: Answer = self.query_log.memoize(self._memo[find], key, lambda: find(self, key), find)
+    def memoize(self, find: Callable[..., Answer], *key: Hashable) -> Answer:
+        """``find(self, *key)``, worked out once (see ``memoized``). Where the answer is the same after an edit, whatever rests on it
+        stays, whatever ``find`` looked at."""
+        answer: Answer = self.query_log.memoize(self._memo[find], key, lambda: find(self, *key), find)
         return answer
 
-    def memoize_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
+    def memoize_with_code(self, find: Callable[..., Answer], *key: Hashable) -> Answer:
         """As ``memoize``, for what holds the IR of a function: it is let go with lowered functions."""
-        answer: Answer = self.query_log.memoize(self._of_functions[find], key, lambda: find(self, key))
+        answer: Answer = self.query_log.memoize(self._of_functions[find], key, lambda: find(self, *key))
         return answer
 
-    def is_finding(self, find: Callable[[World, Key], Answer], key: Key) -> bool:
+    def is_finding(self, find: Callable[..., Answer], *key: Hashable) -> bool:
         """Whether ``find`` is being worked out for ``key`` now (see ``QueryLog.is_open``)."""
         return self.query_log.is_open(self._memo[find], key)
 
@@ -384,3 +386,37 @@ def is_batch_hook(world: World, ref: FunctionRef) -> bool:
 def does_nothing(world: World, ref: FunctionRef) -> bool:
     """Whether a method reads nothing: classes below have the real one."""
     return not world.facts(ref).names - {"NotImplementedError", "self"}
+
+
+def memoized(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+    """For a question of more than one place in the code: its answer is worked out once for the same arguments, which are given by
+    their places (``World.memoize``)."""
+
+    @wraps(question)
+    def ask(world: World, *key: Hashable) -> Answer:
+        return world.memoize(question, *key)
+
+    return cast(Question[Asked, Answer], ask)
+
+
+def memoized_or(within_itself: Any) -> Callable[[Question[Asked, Answer]], Question[Asked, Answer]]:
+    """As ``memoized``, for a question that may lead back to itself, and then gets this answer."""
+
+    def memoized(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+        @wraps(question)
+        def ask(world: World, *key: Hashable) -> Answer:
+            return within_itself if world.is_finding(question, *key) else world.memoize(question, *key)
+
+        return cast(Question[Asked, Answer], ask)
+
+    return memoized
+
+
+def memoized_with_code(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+    """As ``memoized``, for an answer that holds the IR of a function (``World.memoize_with_code``)."""
+
+    @wraps(question)
+    def ask(world: World, *key: Hashable) -> Answer:
+        return world.memoize_with_code(question, *key)
+
+    return cast(Question[Asked, Answer], ask)
