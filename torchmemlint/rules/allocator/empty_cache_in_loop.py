@@ -419,10 +419,9 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
 
 def is_measurement(flow: Flow) -> bool:
     """Whether the function returns, or computes what it returns of, how much memory was in use."""
-    found = flow.runs.world.function(flow.record.root)
-    if found is None or not any(MEASURES.search(call.callee) for call in flow.runs.world.facts(flow.record.root).calls):
+    if not any(MEASURES.search(call.callee) for call in flow.runs.world.facts(flow.record.root).calls):
         return False
-    nodes = list(nodes_of(found[0].body))
+    nodes = list(nodes_of(flow.runs.world.body(flow.record.root)))
     measured = {
         target.id
         for node in nodes

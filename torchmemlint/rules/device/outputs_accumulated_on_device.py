@@ -469,8 +469,7 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
         or event.site.frame != 0
     ):
         return ""
-    function = flow.runs.world.function(record.root)
-    around = {text_of(test) for test, held in tests_to(function[0].body, event.site.node) if held} if function else set()
+    around = {text_of(test) for test, held in tests_to(flow.runs.world.body(record.root), event.site.node) if held}
     for param in params:
         name = param.name
         own = {name, f"not not {name}"}

@@ -202,8 +202,7 @@ def is_unread(event: Graph, flow: Flow) -> bool:
 @memoized
 def names_read(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names that a function, or one inside it, uses."""
-    found = world.function(ref)
-    return frozenset(names_used(found[0].body)) if found is not None else frozenset()
+    return frozenset(names_used(world.body(ref)))
 
 
 NAMES = re.compile(r"([\w\s,()*]+?)\s*=[^=]")

@@ -18,7 +18,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.identity import is_held, may_freeze
 from torchmemlint.semantics.roots import MAX_CALLERS
-from torchmemlint.semantics.state import MODULE, Graph, World, memoized
+from torchmemlint.semantics.state import Graph, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 UP = 3
@@ -78,7 +78,7 @@ def _gets_frozen(world: World, ref: FunctionRef, name: str) -> bool:
 
 def gives_back(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function returns what it calls by that name, alone or among others."""
-    returned = [each.value for each in statements_of(world, ref) if isinstance(each, ir.Return) and each.value is not None]
+    returned = [each.value for each in everything(world.body(ref)) if isinstance(each, ir.Return) and each.value is not None]
     return any(name in names_in(value) for value in returned)
 
 
@@ -89,18 +89,8 @@ def binds(world: World, ref: FunctionRef, name: str, callee: str) -> bool:
         and isinstance(each.value, ir.Call)
         and dotted(each.value.func) == callee
         and any(name in names_in(target) for target in each.targets)
-        for each in statements_of(world, ref)
+        for each in everything(world.body(ref))
     )
-
-
-def statements_of(world: World, ref: FunctionRef) -> Iterator[object]:
-    if ref.qualname == MODULE:
-        lowered = world.lowered(ref.path, MODULE)
-        function = None if lowered is None else lowered.functions[MODULE]
-    else:
-        found = world.function(ref)
-        function = None if found is None else found[0]
-    return iter(()) if function is None else everything(function.body)
 
 
 def names_in(expr: ir.Expr) -> set[str]:

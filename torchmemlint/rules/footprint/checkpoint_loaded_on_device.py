@@ -655,8 +655,8 @@ def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:
     """Every ``load_state_dict`` of the project, where the object is handed in and nothing says what it is."""
     world, ref = flow.runs.world, flow.frame(use.site).ref
     receiver = use.name.rpartition(".")[0]
-    found = world.function(ref)
-    if found is None or all(param.name != receiver for param in found[0].params):
+    found = world.ir_of(ref)
+    if found is None or all(param.name != receiver for param in found.params):
         return ()
     return () if world.project.class_of(ref.path, ref.qualname, receiver) else world.methods_named(TORCH.names["restores"])
 

@@ -61,11 +61,10 @@ def exhausts(statement: str, call: CallFact) -> bool:
 
 def is_gone_through(world: World, ref: FunctionRef, facts: FunctionFacts, call: CallFact) -> bool:
     """Whether a generator is bound to a name of which nothing is done but that loops go over it: it leaves the function nowhere."""
-    found = world.function(world.outermost(ref))
     names = [name for name, text in (*facts.bound, *facts.rebound) if text == f"{call.callee}()"]
-    if found is None or len(names) != 1:
+    if len(names) != 1:
         return False
-    parts = list(everything(found[0].body))
+    parts = list(everything(world.body(world.outermost(ref))))
     bound = [target for part in parts if isinstance(part, ir.Assign) for target in part.targets]
     looped = [part.iterable for part in parts if isinstance(part, ir.For)]
     known = {id(each) for each in (*bound, *looped)}

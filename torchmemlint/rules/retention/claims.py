@@ -146,11 +146,10 @@ def is_chosen_by(names: frozenset[str], graph: Graph, flow: Flow) -> bool:
     if names & set(WORDS.findall(graph.what)):
         return True
     world, ref = flow.runs.world, flow.frame(graph.site).ref
-    found = world.function(world.outermost(ref))
     called = graph.what.partition(".")[0]
     chosen = [
         each.value
-        for each in nodes_of(found[0].body if found is not None else [])
+        for each in nodes_of(world.body(world.outermost(ref)))
         if isinstance(each, ir.Assign) and isinstance(each.value, ir.Subscript) and called in map(text_of, each.targets)
     ]
     return bool(chosen) and all(names & set(WORDS.findall(text_of(value))) for value in chosen)

@@ -175,8 +175,8 @@ def is_emptied(event: HookStore, flow: Flow) -> bool:
         return True
     if holder.startswith("self.") and is_set_again(world, root, [holder.removeprefix("self.")]):
         return True
-    found = [world.function(FunctionRef(root.path, other.qualname)) for other in functions if not other.parent]
-    made = Counter(text for each in found if each is not None for text in assigned(each[0].body))
+    found = [world.body(FunctionRef(root.path, other.qualname)) for other in functions if not other.parent]
+    made = Counter(text for each in found for text in assigned(each))
     return made[holder] > 1 or made[f"{holder}[]"] > 1
 
 

@@ -94,11 +94,8 @@ def is_computation(name: str) -> bool:
 def taken_otherwise(world: World, ref: FunctionRef, node: int) -> str:
     """Why what a call loads may be needed on the device: something else than ``load_state_dict`` computes with it. "" for nothing in
     sight."""
-    found = world.function(world.outermost(ref))
-    if found is None:
-        return ""
     tracked = Taken(world.following, node)
-    tracked.run(found[0].body)
+    tracked.run(world.body(world.outermost(ref)))
     return f"`{tracked.computed}` takes what is loaded as well, and may need it on the device" if tracked.computed else ""
 
 
@@ -196,11 +193,11 @@ COPIES_DICTS = TORCH.words["copies-dicts"]
 @bounded(TOO_MUCH)
 def used_otherwise(world: World, ref: FunctionRef, node: int) -> str:
     """What is done with what a call loads, beside restoring states of it; "" where every use is visible and is none but that."""
-    found = world.function(world.outermost(ref))
+    found = world.ir_of(world.outermost(ref))
     if found is None:
         return "it cannot be read"
     tracked = CopiedAlone(world.following, node)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     if world.outermost(ref).qualname == MODULE:
         functions = world.project.module(ref.path).functions[1:]
         read = sorted(name for facts in functions for name in tracked.ever & (facts.names - facts.locals))
@@ -211,13 +208,13 @@ def used_otherwise(world: World, ref: FunctionRef, node: int) -> str:
 @bounded(True)
 def keeps_a_parameter(world: World, ref: FunctionRef) -> bool:
     """Whether a method binds what it is given, or a part of it, to an attribute, or hands it to what may."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return True
-    names = frozenset(param.name for param in found[0].params[1:])
+    names = frozenset(param.name for param in found.params[1:])
     tracked = Taken(world.following, -1, names)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     makes = any(
-        isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in counted(world, found[0].body)
+        isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in counted(world, found.body)
     )
     return bool(tracked.attribute or tracked.handed) or makes

@@ -75,8 +75,8 @@ def may_be(world: World, ref: FunctionRef, saved: Saved) -> bool:
         return False
     if not saved.keys or TORCH.names["restores"] not in world.facts(ref).names:
         return True
-    found = world.function(world.outermost(ref))
-    return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found[0].body))
+    found = world.ir_of(world.outermost(ref))
+    return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found.body))
 
 
 def restores_optimizer(world: World, ref: FunctionRef) -> bool:
@@ -336,7 +336,7 @@ class Text:
     def of_function(self, ref: FunctionRef) -> Kept | None:
         """What a function of the project returns, where all that it returns is alike, or where it calls itself for what is inside of what
         it is given, and moves a tensor to the host."""
-        if self.world.function(ref) is None:
+        if self.world.ir_of(ref) is None:
             return None
         text = Text(self.world, ref, self.depth + 1)
         given = [

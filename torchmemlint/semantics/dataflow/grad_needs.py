@@ -130,11 +130,11 @@ class StoredNeeds(GradNeeds):
 @bounded(TOO_MUCH)
 def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
     """What may need the graph of a stored expression, on any path of the function: a backward, an attribute, a caller; "" for nothing."""
-    found = world.function(world.outermost(ref))
+    found = world.ir_of(world.outermost(ref))
     if found is None:
         return "it cannot be read"
     tracked = StoredNeeds(world, ref, node)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     return tracked.trained or next(iter(sorted(tracked.attributes)), "") or ("return" if tracked.leaves else "")
 
 
@@ -142,24 +142,23 @@ def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
 def backward_needs(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
     """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
     make; "" where no visible code does."""
-    found = world.function(FunctionRef(ref.path, ref.qualname))
-    if found is None:
+    body = world.body(ref)
+    if not body:
         return "it cannot be read"
-    around = statements_around(world, found[0].body, nodes) if statement else frozenset[int]()
+    around = statements_around(world, body, nodes) if statement else frozenset[int]()
     unseen = statement and ref.qualname.rpartition(".")[2] in FORWARD and not world.project.callers(ref).calls
     called_by = "a step that is not visible may back-propagate what the forward returns" if unseen else ""
-    return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0, called_by)
+    return _needed(world, ref, body, lambda call: call.node in nodes, around, 0, called_by)
 
 
 @bounded(TOO_MUCH)
 def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
     """As ``needed``, for all that the block of a ``with`` makes, given by the node of its item."""
-    found = world.function(world.outermost(ref))
-    for statement in counted(world, found[0].body) if found is not None else ():
+    body = world.body(world.outermost(ref))
+    for statement in counted(world, body):
         if isinstance(statement, ir.With) and any(item.node == item_node for item in statement.items):
             inside = {each.node for each in counted(world, statement.body) if isinstance(each, SIMPLE)}
-            assert found is not None
-            return _needed(world, ref, found[0], lambda call: False, frozenset(inside), 0)
+            return _needed(world, ref, body, lambda call: False, frozenset(inside), 0)
     return ""
 
 
@@ -175,7 +174,7 @@ def backward_needs_returned(world: World, ref: FunctionRef) -> str:
 def _needed(
     world: World,
     ref: FunctionRef,
-    function: ir.Function,
+    body: list[ir.Stmt],
     sources: Source,
     statements: frozenset[int],
     depth: int,
@@ -183,7 +182,7 @@ def _needed(
 ) -> str:
     """As ``needed``; ``called_by`` says who back-propagates what the function returns where no caller is visible."""
     tracked = GradNeeds(world, ref, sources, statements)
-    tracked.run(function.body)
+    tracked.run(body)
     if called_by and tracked.leaves:
         return called_by
     if tracked.trained:
@@ -205,15 +204,12 @@ def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
         return ""
     names = frozenset({last}) if last not in FORWARD else frozenset(call.call.callee.rpartition(".")[2] for call in calls)
     for caller in sorted({world.outermost(call.ref) for call in calls} - {ref}):
-        found = world.function(caller)
-        if found is None:
-            continue
 
         def makes(call: ir.Call, caller: FunctionRef = caller) -> bool:
             text = dotted(call.func)
             return text.rpartition(".")[2] in names and ref in world.project.callees(caller.path, caller.qualname, text).refs
 
-        why = _needed(world, caller, found[0], makes, frozenset(), depth + 1)
+        why = _needed(world, caller, world.body(caller), makes, frozenset(), depth + 1)
         if why:
             return why
     return ""
@@ -246,14 +242,14 @@ def _params_given(world: World, ref: FunctionRef, call: ir.Call, given: list[boo
 @bounded(True)
 def _back_propagates_a_parameter(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
     """Whether a backward in a function may go through some of its parameters, or through what it keeps of them."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return True
     tracked = GradNeeds(world, ref, lambda call: False)
     tracked.ever = {*names}
-    if not names <= {param.name for param in found[0].params}:
+    if not names <= {param.name for param in found.params}:
         return True
-    tracked.block(found[0].body, set(tracked.ever))
+    tracked.block(found.body, set(tracked.ever))
     for closure in tracked.closures:
         tracked.block(closure.body, set(tracked.ever))
     return bool(tracked.trained or tracked.attributes)
@@ -264,11 +260,8 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     back-propagates anything; "" for none."""
     owner = world.header(ref).owner
     for other in _readers_beside_a_backward(world, ref.path, owner, attribute) if owner else ():
-        found = world.function(other)
-        if found is None:
-            continue
         tracked = GradNeeds(world, other, lambda call: False)
-        tracked.block(found[0].body, {attribute})
+        tracked.block(world.body(other), {attribute})
         if tracked.trained or (tracked.leaves and other != ref):
             return other.qualname
     return ""
@@ -303,10 +296,8 @@ def statements_around(world: World, body: list[ir.Stmt], nodes: frozenset[int]) 
 def is_whole_value(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether a statement binds new names to what one call gives, or to what is computed from it without any other call but those of
     libraries."""
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
     tracked = GradNeeds(world, ref, lambda call: False)
-    for statement in counted(world, body):
+    for statement in counted(world, world.body(ref)):
         if isinstance(statement, ir.Assign) and any(
             getattr(each, "node", -1) == node for each in counted(world, statement.value)
         ):
@@ -345,13 +336,13 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
 
 @memoized_with_code
 def _gradient_uses(world: World, ref: FunctionRef) -> _GradientUses | None:
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return None
-    own = _gradients_in_place(world, found[0].body)
+    own = _gradients_in_place(world, found.body)
     reads: list[bool] = []
     before: dict[int, int] = {}
-    for each in counted(world, found[0].body):
+    for each in counted(world, found.body):
         if isinstance(each, ir.Call):
             before[each.node] = len(reads)
             if (each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)) in BACKWARD:

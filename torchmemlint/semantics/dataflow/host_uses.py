@@ -242,10 +242,10 @@ def _in_callers(world: World, outermost: FunctionRef) -> Iterator[HostUses]:
     """What the functions that call one do with what it returns."""
     callers = world.project.callers(outermost).calls if outermost.qualname != MODULE else ()
     for caller in sorted({call.ref for call in callers})[:MAX_CALLERS]:
-        found = world.function(caller)
+        found = world.ir_of(caller)
         if found is not None:
             in_caller = HostUses(world, caller, "", -1, outermost)
-            in_caller.run(found[0].body)
+            in_caller.run(found.body)
             yield in_caller
 
 
@@ -271,11 +271,11 @@ def _in_callees(above: HostUses) -> Iterator[HostUses]:
     world = above.world
     for text, given in above.handed:
         for ref in world.project.callees(above.ref.path, above.ref.qualname, text).refs[:MAX_CALLERS] if text else ():
-            found = world.function(ref)
-            if found is None or found[0].qualname != ref.qualname:
+            found = world.ir_of(ref)
+            if found is None or found.qualname != ref.qualname:
                 continue
             inside = HostUses(world, ref, "", -1, above.ref)
-            inside.block(found[0].body, _names_of(found[0], given))
+            inside.block(found.body, _names_of(found, given))
             yield inside
 
 
@@ -288,17 +288,17 @@ def _names_of(function: ir.Function, given: list[int | str]) -> set[str]:
 
 def _followed(world: World, outermost: FunctionRef, container: str, node: int) -> HostUses | None:
     """What a function does with a container, from the store at a node on; None where it cannot be read."""
-    found = world.function(outermost)
+    found = world.ir_of(outermost)
     if found is None or not container:
         return None
     stores = [
         each.node
-        for each in counted(world, found[0].body)
+        for each in counted(world, found.body)
         if isinstance(each, (ir.ExprStmt, ir.Assign))
         and any(getattr(inner, "node", -1) == node for inner in counted(world, each))
     ]
     tracked = HostUses(world, outermost, container, stores[-1] if stores else -1)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     return tracked
 
 
@@ -316,8 +316,8 @@ def _in_methods(world: World, ref: FunctionRef, container: str) -> Iterator[Host
     owner = world.header(ref).owner
     for facts in world.within(ref.path, owner) if owner and container.startswith("self.") else ():
         other = FunctionRef(ref.path, facts.qualname)
-        found = world.function(other) if not facts.parent and other != ref and container in facts.reads else None
+        found = world.ir_of(other) if not facts.parent and other != ref and container in facts.reads else None
         if found is not None:
             tracked = HostUses(world, other, container, -1)
-            tracked.block(found[0].body, {container})
+            tracked.block(found.body, {container})
             yield tracked

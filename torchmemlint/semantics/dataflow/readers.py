@@ -47,8 +47,7 @@ def goes_only_into(world: World, ref: FunctionRef, place: str, node: int) -> boo
     texts = [text for each in world.project.functions_saying(name) for text in texts_with(world.facts(each), name)]
     if any(text.split(".")[1:2] != [name] or not text.startswith("self.") for text in texts):
         return False
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
+    body = world.body(ref)
     given = [each.args for each in nodes_of(body) if isinstance(each, ir.Call) and each.node == node]
     set_or_compared = [
         each.targets if isinstance(each, ir.Assign) else each

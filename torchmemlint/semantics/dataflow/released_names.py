@@ -103,8 +103,7 @@ def excludes(tests: frozenset[str], others: frozenset[str]) -> bool:
 @memoized_with_code
 def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict[int, int]]:
     """The statements of a function in order, and for each call in an assignment the place of that: for all questions about it."""
-    found = world.function(world.outermost(ref))
-    statements = list(placed(found[0].body)) if found is not None else []
+    statements = list(placed(world.body(world.outermost(ref))))
     calls: dict[int, int] = {}
     for place, one in enumerate(statements):
         if isinstance(one.statement, ir.Assign):

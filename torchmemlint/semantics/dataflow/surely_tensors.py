@@ -114,16 +114,16 @@ def may_sum_numbers(scope: NamesUsed, text: str) -> bool:
 
 @memoized_with_code
 def scope_of(world: World, ref: FunctionRef, strict: bool) -> NamesUsed | None:
-    found = world.function(world.outermost(ref))
+    found = world.ir_of(world.outermost(ref))
     if found is None:
         return None
-    scope = NamesUsed(world, ref, found[0], {}, {}, {}, strict)
-    for node in everything(found[0].body):
+    scope = NamesUsed(world, ref, found, {}, {}, {}, strict)
+    for node in everything(found.body):
         scope.expressions.setdefault(getattr(node, "node", -1), node)  # type: ignore[arg-type]
         _note(scope, node)
         for container, name in _elements(node):
             scope.elements.setdefault(container, set()).add(name)
-    scope.returns = [each.value for each in _returns(found[0].body) if each.value is not None]
+    scope.returns = [each.value for each in _returns(found.body) if each.value is not None]
     return scope
 
 

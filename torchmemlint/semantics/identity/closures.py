@@ -24,12 +24,9 @@ def handed_out(world: World, ref: FunctionRef) -> frozenset[str]:
 
 @memoized
 def _handed_out(world: World, root: FunctionRef) -> frozenset[str]:
-    found = world.function(root)
-    if found is None:
-        return frozenset()
     closures: dict[str, list[ir.Function]] = {}
     left: set[str] = set()
-    for node in everything(found[0].body):
+    for node in everything(world.body(root)):
         if isinstance(node, ir.FunctionDef):
             closures.setdefault(node.function.name, []).append(node.function)
         elif isinstance(node, ir.Assign) and isinstance(node.value, ir.Lambda):
@@ -114,8 +111,8 @@ def function_or_closure(world: World, ref: FunctionRef) -> ir.Function | None:
 @memoized_with_code
 def _with_closures(world: World, ref: FunctionRef) -> dict[str, ir.Function]:
     """An outermost function and those right inside of it, by their qualified names; of several of one name, the first."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return {}
-    inside = [node.function for node in nodes_of(found[0].body) if isinstance(node, ir.FunctionDef)]
-    return {each.qualname: each for each in reversed([found[0], *inside])}
+    inside = [node.function for node in nodes_of(found.body) if isinstance(node, ir.FunctionDef)]
+    return {each.qualname: each for each in reversed([found, *inside])}

@@ -29,13 +29,13 @@ def frozen_by_arguments(world: World, cls: ClassRef, known: Mapping[str, bool]) 
 def _frozen_by_arguments(world: World, cls: ClassRef, known: tuple[tuple[str, bool], ...]) -> bool:
     init = world.project.method(cls, "__init__")
     held = parametric_attributes(world, cls)
-    found = world.function(init) if init is not None and held else None
-    if init is None or found is None or not found[0].params:
+    found = world.ir_of(init) if init is not None and held else None
+    if init is None or found is None or not found.params:
         return False
     changed = {name for name, _ in world.facts(init).rebound}
     flags: Flags = {}
     values = {name: value for name, value in known if name not in changed}
-    _Constructed(world, init, found[0].params[0].name, values).run(found[0].body, flags)
+    _Constructed(world, init, found.params[0].name, values).run(found.body, flags)
     return all(flags.get(name) is False for name in held)
 
 

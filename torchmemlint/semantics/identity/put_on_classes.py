@@ -19,9 +19,8 @@ def put_on_class(world: World, path: str, name: str) -> FunctionRef | None:
 
 @memoized
 def _put_on_classes(world: World, path: str) -> dict[str, FunctionRef]:
-    found = world.function(FunctionRef(path, MODULE))
     out: dict[str, FunctionRef] = {}
-    for node in nodes_of(found[0].body) if found is not None else ():
+    for node in nodes_of(world.body(FunctionRef(path, MODULE))):
         match node:
             case ir.Assign(targets=[ir.Attr(name=name)], value=ir.Name() | ir.Attr() as value):
                 absolute = world.project.resolve(path, dotted(value), MODULE)
@@ -44,8 +43,7 @@ def _put_as_forward(world: World, path: str) -> frozenset[FunctionRef]:
     found: set[FunctionRef] = set()
     saying = {world.outermost(ref) for ref in world.project.functions_saying(FORWARD) if ref.path == path}
     for ref in sorted(saying):
-        whole = world.function(ref)
-        for node in everything(whole[0].body) if whole is not None else ():
+        for node in everything(world.body(ref)):
             if isinstance(node, ir.Assign) and any(
                 isinstance(target, ir.Attr) and target.name == FORWARD for target in node.targets
             ):

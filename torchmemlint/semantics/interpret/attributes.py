@@ -315,10 +315,10 @@ def maker_of_closures(m: Machine, cls: ClassRef, fact: AttrFact) -> FunctionRef 
     if method is None or not m.world.facts(method).returned:
         return None
     given = m.result_of(method, Mode.ON)
-    found = m.world.function(method) if given and all(type(atom) is Func for atom in given) else None
+    found = m.world.ir_of(method) if given and all(type(atom) is Func for atom in given) else None
     if found is None:
         return None
-    inside = [node for node in everything(found[0].body) if isinstance(node, ir.Lambda | ir.FunctionDef)]
+    inside = [node for node in everything(found.body) if isinstance(node, ir.Lambda | ir.FunctionDef)]
     parts = {node.name for each in inside for node in everything(each) if isinstance(node, ir.Attr)}
     return None if parts & parametric_attributes(m.world, cls) else method
 

@@ -187,8 +187,7 @@ def makes_tensors(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 def multiplies(world: World, ref: FunctionRef) -> bool:
     """Whether a function that is in no other multiplies matrices by the operator, which facts of calls do not tell."""
-    found = world.function(ref) if ref.qualname != MODULE else None
-    return found is not None and any(isinstance(n, ir.Binary) and n.op == "@" for n in everything(found[0].body))
+    return ref.qualname != MODULE and any(isinstance(n, ir.Binary) and n.op == "@" for n in everything(world.body(ref)))
 
 
 @memoized

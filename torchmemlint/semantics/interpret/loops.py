@@ -328,8 +328,7 @@ def _length_of_display(world: World, ref: FunctionRef, name: str) -> int:
     facts = world.facts(ref)
     if name in {param.name for param in facts.params} or any(name == each for each, _ in facts.bound):
         return -1  # what is bound to a display has no text
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
+    body = world.body(ref)
     made = bound(body, name)
     displays = [each.items for each in made if isinstance(each, ir.Sequence) and each.items]
     if len(displays) < len(made) or any(type(item) is ir.Star for items in displays for item in items):

@@ -233,8 +233,7 @@ def filled_with(world: World, cls: ClassRef, name: str) -> ClassRef | None:
     found: set[ClassRef | str | None] = set()
     for facts in world.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)
-        function = world.function(ref) if name in facts.names and not facts.parent else None
-        for value in put_into(function[0].body, f"self.{name}") if function is not None else ():
+        for value in put_into(world.body(ref), f"self.{name}") if name in facts.names and not facts.parent else ():
             if isinstance(value, ir.Const) and value.value is None:
                 continue
             text = f"{dotted(value.func)}()" if isinstance(value, ir.Call) else dotted(value)

@@ -108,8 +108,7 @@ def _why_not_called(world: World, caller: Caller) -> Reason | None:
     given = [arg.keyword for arg in caller.call.args]
     if world.project.does_not_fit(caller.ref.path, caller.ref.qualname, callee, *given):
         return _reason("unfit-call", callee)
-    found = world.function(outermost)
-    nodes = everything(found[0].body) if found is not None else ()
+    nodes = everything(world.body(outermost))
     calls = [each.node for each in nodes if isinstance(each, ir.Call) and dotted(each.func) == callee]
     if reason := _of_all(_why_not_come_to(world, outermost, node) for node in calls):
         return reason
@@ -129,13 +128,13 @@ def _old(name: str) -> str:
 @memoized
 def _why_not_come_to(world: World, ref: FunctionRef, node: int) -> Reason | None:
     """Why no run comes to a place of a function once it has been called."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None or ref.path.endswith(".ipynb") or world.project.modules[ref.path].recovered:
         return None  # statements may be missing, or run in another order
     obstacles = _obstacles(world, ref)
-    rest = rest_of_turn(found[0].body, node, world.hook(ref) is not None)  # what ends the first turn leaves no second one
+    rest = rest_of_turn(found.body, node, world.hook(ref) is not None)  # what ends the first turn leaves no second one
     node = rest[-1].node if rest else node
-    for expr, value in way_to(found[0].body, node) if obstacles.raising or obstacles.decided else ():
+    for expr, value in way_to(found.body, node) if obstacles.raising or obstacles.decided else ():
         if value is None:
             reason = obstacles.raising.get(id(expr))
         else:
@@ -157,9 +156,8 @@ class _Obstacles(NamedTuple):
 def _obstacles(world: World, ref: FunctionRef) -> _Obstacles:
     """Found once for all places in a function: a long one has hundreds, each behind thousands of statements."""
     obstacles = _Obstacles({}, {})
-    found = world.function(ref)
-    assert found is not None
-    function = found[0]
+    function = world.ir_of(ref)
+    assert function is not None
     for expr, is_test in evaluated(function.body):
         if is_test and not isinstance(expr, ir.ImportStmt) and (known := _decided(world, ref, expr)) is not None:
             obstacles.decided[id(expr)] = known[0], _reason("by-a-constant", *known[1:])
@@ -243,11 +241,11 @@ def _always_raises(world: World, ref: FunctionRef, text: str) -> bool:
 @memoized
 def _ends_in_error(world: World, ref: FunctionRef) -> bool:
     """Whether every call of a function ends in the first ``raise`` of its own block."""
-    found = world.function(ref)
-    if found is None or found[0].is_generator:
+    found = world.ir_of(ref)
+    if found is None or found.is_generator:
         return False
-    before = [*takewhile(lambda each: not isinstance(each, ir.Raise), found[0].body)]
-    return len(before) < len(found[0].body) and not any(isinstance(node, ir.Return) for node in nodes_of(before))
+    before = [*takewhile(lambda each: not isinstance(each, ir.Raise), found.body)]
+    return len(before) < len(found.body) and not any(isinstance(node, ir.Return) for node in nodes_of(before))
 
 
 def _lacks_option(world: World, ref: FunctionRef, text: str) -> bool:

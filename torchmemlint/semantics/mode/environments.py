@@ -17,8 +17,7 @@ STARTS = TORCH.words["environment-starts"]
 def observations(world: World, ref: FunctionRef) -> frozenset[str]:
     """The first of what each step of an environment answers, and what it is bound to again, as dotted text; nothing where the function
     steps none."""
-    found = world.function(world.outermost(ref))
-    assigned = [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)] if found is not None else []
+    assigned = [node for node in nodes_of(world.body(world.outermost(ref))) if isinstance(node, ir.Assign)]
     stepped = {receiver(node.value, STEPS) for node in assigned if is_unpacked(node) and has_argument(node.value)} - {""}
     if not stepped:
         return frozenset()

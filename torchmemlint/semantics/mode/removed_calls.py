@@ -60,18 +60,18 @@ def rewraps(world: World, ref: FunctionRef) -> bool:
     facts, own = world.facts(ref), ref.qualname.rpartition(".")[2]
     if VARIABLE.rpartition(".")[2] not in facts.names or all(call.callee != own for call in facts.calls):
         return False
-    found = world.function(ref)
-    if facts.names & KNOWS_TENSORS or (found is not None and any(isinstance(node, ir.Try) for node in nodes_of(found[0].body))):
+    nodes = [*nodes_of(world.body(ref))]
+    if facts.names & KNOWS_TENSORS or any(isinstance(node, ir.Try) for node in nodes):
         return False
     given = {param.name for param in facts.params}
-    return found is not None and any(
+    return any(
         isinstance(node, ir.Compare)
         and node.ops[0] in ("==", "is")
         and isinstance(node.left, ir.Call)
         and dotted(node.left.func) == "type"
         and {dotted(arg.value) for arg in node.left.args} <= given
         and world.project.resolve(ref.path, dotted(node.comparators[0]), ref.qualname) == VARIABLE
-        for node in nodes_of(found[0].body)
+        for node in nodes
     )
 
 
@@ -103,8 +103,7 @@ def runs_one(world: World, ref: FunctionRef) -> bool:
 def indexes_a_loss(world: World, ref: FunctionRef) -> bool:
     if DATA not in world.facts(ref).names:
         return False
-    found = world.function(ref)
-    body = [] if found is None else [*nodes_of(found[0].body)]
+    body = [*nodes_of(world.body(ref))]
     indexed = [tensor for node in body if (tensor := tensor_of_indexed_data(node)) is not None]
     if not indexed:
         return False

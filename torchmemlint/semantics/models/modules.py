@@ -132,13 +132,13 @@ def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> 
 @memoized
 def stored_parameters(world: World, init: FunctionRef) -> dict[str, str]:
     """The parameters of a constructor that it does nothing with but put them into an attribute, each with that."""
-    found = world.function(init)
-    if found is None or not found[0].params:
+    found = world.ir_of(init)
+    if found is None or not found.params:
         return {}
-    uses = Counter(part.id for part in nodes_of(found[0].body) if isinstance(part, ir.Name))
-    own, names = found[0].params[0].name, {param.name for param in found[0].params[1:]}
+    uses = Counter(part.id for part in nodes_of(found.body) if isinstance(part, ir.Name))
+    own, names = found.params[0].name, {param.name for param in found.params[1:]}
     stored: dict[str, str] = {}
-    for statement in found[0].body:
+    for statement in found.body:
         match statement:
             case ir.Assign(targets=[ir.Attr(value=ir.Name(id=holder), name=attr)], value=ir.Name(id=name)) if holder == own:
                 if name in names and uses[name] == 1:

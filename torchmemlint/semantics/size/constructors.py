@@ -58,8 +58,7 @@ class Returned(Exception):
 @memoized_with_code
 def assignments(world: World, ref: FunctionRef) -> list[ir.Assign]:
     """The assignments of an outermost function, in order."""
-    found = world.function(ref)
-    return [] if found is None else [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)]
+    return [node for node in nodes_of(world.body(ref)) if isinstance(node, ir.Assign)]
 
 
 class Constructor:
@@ -405,7 +404,7 @@ class Constructor:
             if isinstance(each, str):
                 return self.outside(each, args, keywords)
             own = FunctionRef(each.path, f"{each.qualname}.__init__")
-            if self.world.function(own) is not None:
+            if self.world.ir_of(own) is not None:
                 return self.enter(own, args, keywords, me, cls)
         return None
 

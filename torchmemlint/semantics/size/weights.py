@@ -195,8 +195,7 @@ def unwrapped(value: ir.Expr) -> ir.Expr:
 @memoized_with_code
 def put_into_containers(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names that a function gives as parts to containers of modules: ``nn.Sequential(backbone, head)``."""
-    found = world.function(ref)
-    calls = (each for each in nodes_of(found[0].body) if isinstance(each, ir.Call)) if found is not None else ()
+    calls = (each for each in nodes_of(world.body(ref)) if isinstance(each, ir.Call))
     containers = (each for each in calls if dotted(each.func).rpartition(".")[2] in CONTAINERS)
     held = (item for each in containers for arg in each.args for item in items_of(arg.value))
     return frozenset(item.id for item in held if isinstance(item, ir.Name))

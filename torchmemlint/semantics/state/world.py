@@ -238,13 +238,23 @@ class World:
         return found
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
-        """The IR of a function that is not nested in another, and its lowered region."""
+        """As ``ir_of``, and the lowered region with what is known of its places."""
         return self.query_log.memoize(self._functions, ref, lambda: self._function(ref))
 
     def _function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         lowered = self.lowered(ref.path, ref.qualname)
         found = lowered.functions.get(ref.qualname) if lowered is not None else None
         return None if found is None else (found, lowered)
+
+    def ir_of(self, ref: FunctionRef) -> ir.Function | None:
+        """The IR of a function that is not nested in another; None where it cannot be read."""
+        found = self.function(ref)
+        return None if found is None else found[0]
+
+    def body(self, ref: FunctionRef) -> list[ir.Stmt]:
+        """The statements of such a function; none where it cannot be read."""
+        found = self.function(ref)
+        return [] if found is None else found[0].body
 
     def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name in the project, sorted."""
