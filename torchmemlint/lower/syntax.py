@@ -236,17 +236,23 @@ def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
             return []
 
 
+def every_block(statement: ir.Stmt) -> list[list[ir.Stmt]]:
+    """As ``nested_blocks``, with the body of a function or class."""
+    match statement:
+        case ir.FunctionDef():
+            return [statement.function.body]
+        case ir.ClassDef():
+            return [statement.body]
+        case _:
+            return nested_blocks(statement)
+
+
 def has_siblings(body: list[ir.Stmt], node: int) -> bool:
     """Whether a statement, given by its node, stands in a block with others; functions and classes inside the body included."""
     for statement in body:
         if statement.node == node:
             return len(body) > 1
-        blocks = nested_blocks(statement)
-        if isinstance(statement, ir.FunctionDef):
-            blocks = [statement.function.body]
-        elif isinstance(statement, ir.ClassDef):
-            blocks = [statement.body]
-        if any(has_siblings(block, node) for block in blocks):
+        if any(has_siblings(block, node) for block in every_block(statement)):
             return True
     return False
 
@@ -260,12 +266,7 @@ def gates_of(body: list[ir.Stmt], node: int, around: tuple[str, ...] = ()) -> tu
             gates = (*around, every_text(statement.test))
         elif isinstance(statement, ir.Try) and statement.handlers:
             gates = (*around, "try")
-        blocks = nested_blocks(statement)
-        if isinstance(statement, ir.FunctionDef):
-            blocks = [statement.function.body]
-        elif isinstance(statement, ir.ClassDef):
-            blocks = [statement.body]
-        for block in blocks:
+        for block in every_block(statement):
             found = gates_of(block, node, gates)
             if found is not None:
                 return found

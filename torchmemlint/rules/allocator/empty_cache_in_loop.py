@@ -410,7 +410,7 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
         elif any(
             call.callee in (f"self.{name}.eval", f"self.{name}.train")
             for name in names
-            for method in world.within(holder.path, holder.qualname)
+            for method in world.project.within(holder.path, holder.qualname)
             for call in method.calls
         ):
             return True

@@ -98,7 +98,7 @@ def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
     return not (
         asked.isdisjoint(COUNTS_FORWARDS)
         or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
-        or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
+        or flow.runs.world.project.methods_named(call.callee.rpartition(".")[2])
     )
 
 

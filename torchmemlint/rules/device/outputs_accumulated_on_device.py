@@ -334,7 +334,7 @@ def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, fl
         yield EMPTIED_ELSEWHERE
     if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
         yield not_a_module(short(forwards[0].what), Known.METHOD)
-    if all(graph.site.node < 0 for graph in forwards) and not flow.runs.world.methods_named(forwards[0].what):
+    if all(graph.site.node < 0 for graph in forwards) and not flow.runs.world.project.methods_named(forwards[0].what):
         yield moved_by_the_step(forwards[0].what)
 
 
@@ -355,7 +355,7 @@ def is_small(event: Store, flow: Flow) -> Fact | None:
         return Fact("output-device-chosen", "the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Fact("output-of-few-steps", "it stores the output of only a few steps")
-    moved = is_batch_hook(flow.runs.world, flow.record.root) or flow.device_words()
+    moved = is_batch_hook(flow.runs.world, flow.record.root) or mentions_devices(flow.runs.world, flow.record.root)
     if not moved or flow.record.is_let_go(event):
         return Fact("output-without-device", "no device is used here, or the stored values are released")
     return None
@@ -385,7 +385,9 @@ NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 def is_taken_by_numpy(event: Store, flow: Flow) -> Fact | None:
     """Whether numpy, and no function of torch, takes what is collected as it is: of a tensor on a GPU it would raise."""
     world, root = flow.runs.world, flow.record.root
-    functions = world.within(root.path, world.header(root).owner) if is_batch_hook(world, root) else (world.facts(root),)
+    functions = (
+        world.project.within(root.path, world.header(root).owner) if is_batch_hook(world, root) else (world.facts(root),)
+    )
     takers = [call.callee for facts in functions for call in facts.calls if any(arg.name == event.place for arg in call.args)]
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
     if NUMPY in packages and "torch" not in packages:

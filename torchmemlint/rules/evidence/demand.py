@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower.walk import names_used
 from torchmemlint.rules import assumed
-from torchmemlint.rules.api import Flow
+from torchmemlint.rules.api import Flow, watches_gradients
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
 from torchmemlint.rules.evidence.closures import called_by_others, returns_both
 from torchmemlint.rules.evidence.cuts import explicit, is_detached
@@ -53,7 +53,7 @@ def in_the_function(candidate: Candidate) -> Iterator[Fact]:
 def without_backward(candidate: Candidate) -> Iterator[Fact]:
     """Why the graph may be wanted without a visible backward."""
     event, flow = candidate.event, candidate.flow
-    if flow.watches_gradients(candidate.ends_here):
+    if watches_gradients(candidate.world, flow.record.root, candidate.ends_here):
         yield Fact("gradients-watched", "the function reads the graph or gradients")
     if flow.hooks_forwards() and all(sink.kind is SinkKind.DROPPED for sink in candidate.record.sinks.get(event.gid, ())):
         yield Fact("hooks-keep-it", "hooks keep the result")

@@ -99,7 +99,7 @@ def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
 def where_it_is_known(world: World, root: FunctionRef, what: str) -> tuple[FunctionFacts, ...]:
     """The functions in which what a root calls goes by the same name: the root, or for an attribute all of its class."""
     owner = world.header(root).owner
-    return world.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
+    return world.project.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
 
 
 @memoized

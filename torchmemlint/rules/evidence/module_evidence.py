@@ -13,6 +13,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics.identity import (
     MODULE_EVIDENCE,
     TRAINER_WORDS,
+    asks_for_parameters,
     class_kind,
     has_parameters,
     is_made_parametric,
@@ -23,7 +24,7 @@ from torchmemlint.semantics.identity import (
     words_given,
 )
 from torchmemlint.semantics.mode import is_imported, purpose
-from torchmemlint.semantics.roots import MAX_CALLERS, descendants, gives_a_graph
+from torchmemlint.semantics.roots import MAX_CALLERS, descendants, gives_a_graph, is_part
 from torchmemlint.semantics.state import (
     CERTAIN_KINDS,
     MADE_KINDS,
@@ -45,7 +46,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether there is no evidence against a module."""
     if (
         not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
-        or flow.is_part(event)
+        or is_part(flow.record, event)
         or turns_text_into_ids(event, flow)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
@@ -110,7 +111,7 @@ def runs_no_network(what: str, flow: Flow) -> bool:
     if name in MODULES_ALONE or name in HANDS_OUT:
         return True
     world = flow.runs.world
-    namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
+    namesakes = [ref for ref in world.project.methods_named(name) if ref != flow.record.root]
     return 0 < len(namesakes) <= MAX_CALLERS and not any(may_run_network(ref, flow) for ref in namesakes)
 
 
@@ -124,12 +125,7 @@ def takes_a_step(what: str, flow: Flow) -> bool:
 def _takes_a_step(world: World, root: FunctionRef, what: str) -> bool:
     facts = world.facts(root)
     given = dict.fromkeys(arg.name for call in facts.calls if call.callee == what for arg in call.args if arg.name)
-    return any(is_iterator(name) or is_optimizer(name, root, world) for name in given)
-
-
-def is_iterator(text: str) -> bool:
-    """Whether a text is ``net.parameters()`` or the like."""
-    return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETER_ITERATORS
+    return any(asks_for_parameters(name) or is_optimizer(name, root, world) for name in given)
 
 
 def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
@@ -328,7 +324,7 @@ def may_be_bare_loss(event: Graph, flow: Flow) -> bool:
     if LOSSES.isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
         return False
     record = flow.record
-    above = [record.graphs[gid] for gid in record.ancestors(event.parents, flow.is_part)]
+    above = [record.graphs[gid] for gid in record.ancestors(event.parents, lambda graph: is_part(record, graph))]
     if any(graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.gid in record.trained) for graph in above):
         return False
     return event.cls is None or not makes_parameters(flow.runs.world, event.cls)
@@ -402,7 +398,7 @@ def is_method_of_module(event: Graph, flow: Flow) -> bool:
     if receiver in ("", "self") or not (detached or seen_on(event, flow) & TENSOR_ONLY):
         return False
     world = flow.runs.world
-    namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
+    namesakes = [ref for ref in world.project.methods_named(name) if ref != flow.record.root]
     may = [world.is_module_class(ClassRef(ref.path, world.header(ref).owner)) for ref in namesakes]
     if may and not any(each is not False for each in may):
         return False  # an object that drives a network, which is judged inside
@@ -420,7 +416,7 @@ def is_treated_as_module(text: str, name: str, flow: Flow) -> bool:
         return True
     if words & TRAINER_WORDS or not words & MODULE_WORDS:
         return False
-    owners = [ClassRef(ref.path, world.header(ref).owner) for ref in world.methods_named(name)]
+    owners = [ClassRef(ref.path, world.header(ref).owner) for ref in world.project.methods_named(name)]
     return not owners or any(world.is_module_class(owner) for owner in owners)
 
 

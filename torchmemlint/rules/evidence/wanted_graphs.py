@@ -118,7 +118,7 @@ def is_missing(event: Graph, flow: Flow) -> bool:
     own = [each for each in mro if isinstance(each, ClassRef)]
     if any(isinstance(each, str) and each not in BARE_BASES for each in mro):
         return False
-    words = frozenset[str]().union(*(facts.names for each in own for facts in world.within(each.path, each.qualname)))
+    words = frozenset[str]().union(*(facts.names for each in own for facts in world.project.within(each.path, each.qualname)))
     has = world.project.method(cls, name) or world.project.method(cls, "__getattr__") or world.project.attr(cls, name)
     below = any(world.project.method(each, name) for each in world.project.subclasses(cls))
     return not (has or below) and words.isdisjoint(SETS_BY_NAME)

@@ -236,7 +236,7 @@ def is_harmless(event: CallEffect, flow: Flow) -> Fact | None:
         return Fact("load-by-a-function", "a function chooses the device of each tensor")
     if is_loaded_on_host(event):
         return Fact("load-onto-host", "it is loaded onto the host")
-    if not flow.mentions_cuda():
+    if not flow.runs.world.project.mentions_cuda():
         return Fact("load-no-cuda", "the project does not use CUDA")
     if flow.also_calls(event.site, ON_THE_HOST):
         return Fact("load-quantized", "dynamically quantized modules are on the CPU")
@@ -623,7 +623,7 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
     if (
         fix is None
         or not is_proved
-        or any(world.project.says(word) or world.methods_named(word) for word in sorted(RESTORES_OTHERWISE))
+        or any(world.project.says(word) or world.project.methods_named(word) for word in sorted(RESTORES_OTHERWISE))
     ):
         return fix
     return replace(fix, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
@@ -642,7 +642,7 @@ def copies(use: CallEffect, flow: Flow) -> bool:
     world, ref, receiver = flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0]
     project = world.project
     near = files_with(world, ref.path)
-    if any(method.path in near for method in world.methods_named(TORCH.names["restores"])):
+    if any(method.path in near for method in world.project.methods_named(TORCH.names["restores"])):
         return False
     cls = project.class_of(ref.path, ref.qualname, receiver)
     if isinstance(cls, ClassRef):
@@ -658,7 +658,9 @@ def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:
     found = world.ir_of(ref)
     if found is None or all(param.name != receiver for param in found.params):
         return ()
-    return () if world.project.class_of(ref.path, ref.qualname, receiver) else world.methods_named(TORCH.names["restores"])
+    return (
+        () if world.project.class_of(ref.path, ref.qualname, receiver) else world.project.methods_named(TORCH.names["restores"])
+    )
 
 
 def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:

@@ -583,7 +583,7 @@ def asks_for_gradients(flow: Flow) -> bool:
     if reaches(world, root, GRADIENTS) or any(ATTACKS.intersection(purpose.words(call.callee)) for call in called):
         return True
     names = {call.callee.rpartition(".")[2] for call in world.facts(root).calls if call.callee.startswith("self.")}
-    named = {name: world.methods_named(name) for name in names}
+    named = {name: world.project.methods_named(name) for name in names}
     return any(world.facts(ref).names & GRADIENTS for refs in named.values() if len(refs) <= MAX_NAMESAKES for ref in refs)
 
 

@@ -168,7 +168,7 @@ def is_emptied(event: HookStore, flow: Flow) -> bool:
     hook = flow.frame(event.site).ref
     owner = world.header(world.outermost(hook)).owner  # whoever holds the object, its class empties what its hooks fill
     inside = dict.fromkeys(((root.path, facts.owner or facts.qualname), (hook.path, owner or hook.qualname)))
-    around = functions = tuple(each for path, name in inside for each in world.within(path, name))
+    around = functions = tuple(each for path, name in inside for each in world.project.within(path, name))
     if facts.qualname == MODULE or not any(holder.partition(".")[0] in other.locals for other in around):
         functions = world.project.module(root.path).functions
     if any(other.names & EMPTIES for other in around) or any(takes_out(other, holder) for other in functions):

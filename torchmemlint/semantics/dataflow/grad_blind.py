@@ -121,7 +121,7 @@ class _Looking:
         if not self.runs_networks:
             self.runs_networks = True
             for name in sorted(FORWARD):
-                self.add(self.world.methods_named(name))
+                self.add(self.world.project.methods_named(name))
 
     def look(self, ref: FunctionRef, facts: FunctionFacts, calls: Iterable[CallFact], whole: bool) -> None:
         """One function: its words, what it keeps where it is a network's, and what it calls."""
@@ -132,9 +132,11 @@ class _Looking:
                 self.why = self.why or f"`{short(ref.qualname)}` names `{asked[0]}`"
             self.keeps(ref, facts)
             for name in IMPLICIT:
-                self.add(self.world.methods_named(name))
+                self.add(self.world.project.methods_named(name))
             for text in sorted(facts.reads):
-                self.add(m for m in self.world.methods_named(text.rpartition(".")[2]) if is_property(self.world.header(m)))
+                self.add(
+                    m for m in self.world.project.methods_named(text.rpartition(".")[2]) if is_property(self.world.header(m))
+                )
         for call in calls:
             if self.why:
                 break
@@ -206,7 +208,7 @@ class _Looking:
 
     def by_name(self, name: str) -> bool:
         """Looks at every method of a name, if they are not too many."""
-        named = tuple(ref for ref in self.world.methods_named(name) if ref.path in self.near)
+        named = tuple(ref for ref in self.world.project.methods_named(name) if ref.path in self.near)
         if name in OF_TORCH:
             named = tuple(
                 m for m in named if self.world.is_module_class(ClassRef(m.path, self.world.header(m).owner)) is not False

@@ -68,20 +68,13 @@ class GradNeeds(FunctionTracker):
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
-            case None | ir.Const():
-                return False
             case ir.Name():
                 return expr.id in state or (self.all_made and not self.is_library(expr.id))
             case ir.Attr():
                 inner = self.value(expr.value, state)
                 return expr.name not in CUT_ATTRIBUTES and (inner or dotted(expr) in state)
-            case ir.Compare() | ir.FormattedString():
-                self.inner(expr, state)
-                return False
-            case ir.Call():
-                return self.call(expr, state)
             case _:
-                return self.inner(expr, state)
+                return super().gives(expr, state)
 
     def call(self, expr: ir.Call, state: set[str]) -> bool:
         given = [self.value(arg.value, state) for arg in expr.args]
@@ -270,7 +263,7 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
 @memoized
 def _readers_beside_a_backward(world: World, path: str, owner: str, text: str) -> list[FunctionRef]:
     """The methods of a class of a file that read an attribute, where one of its methods back-propagates."""
-    methods = world.within(path, owner)
+    methods = world.project.within(path, owner)
     trains = any(facts.names & BACKWARD for facts in methods)
     found = []
     for facts in methods if trains else ():

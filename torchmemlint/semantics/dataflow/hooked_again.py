@@ -279,7 +279,7 @@ def may_be_taken_off(world: World, turns: Turns) -> bool:
     near: dict[FunctionRef, FunctionFacts] = {}
     for ref in (*turns.through, turns.ref):
         owner = world.header(ref).owner
-        for facts in world.within(ref.path, owner or world.outermost(ref).qualname):
+        for facts in world.project.within(ref.path, owner or world.outermost(ref).qualname):
             near[FunctionRef(ref.path, facts.qualname)] = facts
     taking = {ref for ref, facts in near.items() if removes(facts)}
     while more := {

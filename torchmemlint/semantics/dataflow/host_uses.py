@@ -76,10 +76,6 @@ class HostUses(FunctionTracker):
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
-            case None | ir.Const():
-                return False
-            case ir.Name():
-                return expr.id in state
             case ir.Attr():
                 inner = self.value(expr.value, state)
                 return (inner and expr.name not in PLAIN) or dotted(expr) in state
@@ -94,10 +90,8 @@ class HostUses(FunctionTracker):
                 return self.together([expr.left, expr.right], state, expr)
             case ir.Compare():
                 return self.together([expr.left, *expr.comparators], state, expr)
-            case ir.Call():
-                return self.call(expr, state)
             case _:
-                return self.inner(expr, state)
+                return super().gives(expr, state)
 
     def together(self, operands: list[ir.Expr], state: set[str], whole: ir.Expr) -> bool:
         held = [self.value(operand, state) for operand in operands]
@@ -314,7 +308,7 @@ def _met_in_methods(world: World, ref: FunctionRef, container: str) -> str:
 def _in_methods(world: World, ref: FunctionRef, container: str) -> Iterator[HostUses]:
     """What the other methods of a class do with what an attribute of its objects collects."""
     owner = world.header(ref).owner
-    for facts in world.within(ref.path, owner) if owner and container.startswith("self.") else ():
+    for facts in world.project.within(ref.path, owner) if owner and container.startswith("self.") else ():
         other = FunctionRef(ref.path, facts.qualname)
         found = world.ir_of(other) if not facts.parent and other != ref and container in facts.reads else None
         if found is not None:

@@ -85,7 +85,7 @@ def is_held_for_optimizer(world: World, ref: FunctionRef, receiver: str) -> bool
     owner, project = world.facts(ref).owner, world.project
     if not owner or not OWN.fullmatch(receiver):
         return False
-    called = {call.callee for facts in world.within(ref.path, owner) for call in facts.calls}
+    called = {call.callee for facts in world.project.within(ref.path, owner) for call in facts.calls}
     if f"{receiver}.{STEPS}" not in called:
         return False
     made = [

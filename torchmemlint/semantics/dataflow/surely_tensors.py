@@ -330,7 +330,7 @@ def _scopes(scope: NamesUsed, container: str) -> Iterator[NamesUsed]:
     if not container.startswith("self.") or not owner:
         return
     cls = ClassRef(scope.ref.path, owner)
-    for facts in scope.world.within(cls.path, cls.qualname):
+    for facts in scope.world.project.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)
         inner = scope_of(scope.world, ref, True) if not facts.parent and ref != scope.ref and container in facts.reads else None
         if inner is not None:

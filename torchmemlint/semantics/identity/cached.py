@@ -21,7 +21,7 @@ def cache_of(world: World, ref: FunctionRef, decorator: str) -> CallableUse | No
     if use is None or is_cache(world, ref, decorator):
         return use
     for maker in world.project.callees(ref.path, ref.qualname, decorator).refs:
-        for facts in world.within(maker.path, maker.qualname):
+        for facts in world.project.within(maker.path, maker.qualname):
             found = handed_to(world, FunctionRef(maker.path, facts.qualname), facts)
             if found is not None:  # the maker's own `*args` are what the decorator is given
                 return CallableUse(found.callee, use.args, True) if gives_all_on(found) else found

@@ -59,7 +59,7 @@ def functions_that_know(world: World, ref: FunctionRef, text: str) -> tuple[Func
     """The functions in which what a function calls by a text goes by it: of an attribute all of its class."""
     facts = world.facts(ref)
     if facts.owner and text.partition(".")[0] == "self":
-        return world.within(ref.path, facts.owner)
+        return world.project.within(ref.path, facts.owner)
     return (facts,)
 
 

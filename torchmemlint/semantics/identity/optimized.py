@@ -285,7 +285,7 @@ def _networks_held(world: World, makers: list[FunctionRef], alone: bool) -> set[
                     return set()
                 held |= {name.partition(".")[0] for name in listed}
                 continue
-            plain = bool(first.name) and _asks_for_parameters(first.name)
+            plain = bool(first.name) and asks_for_parameters(first.name)
             if not plain and ((first.name and not _is_group(world, maker, first.name)) or not asked):
                 return set()
             held |= {callee.rpartition(".")[0] for callee in ([first.name] if plain else asked)}
@@ -311,7 +311,7 @@ def _is_group(world: World, ref: FunctionRef, name: str) -> bool:
 
 def _is_collected(value: str) -> bool:
     """Whether a text is a call of a builtin that only collects, or asks for parameters."""
-    return value in ("list()", "filter()", "chain()", "itertools.chain()") or _asks_for_parameters(value)
+    return value in ("list()", "filter()", "chain()", "itertools.chain()") or asks_for_parameters(value)
 
 
 def _may_have_parts(world: World, ref: FunctionRef, network: str) -> bool:
@@ -346,7 +346,7 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
     classes = {world.project.class_of(each.path, each.qualname, text) for each in places} - {None}
     for cls in classes:
         if isinstance(cls, ClassRef):
-            names = frozenset[str]().union(*(facts.names for facts in world.within(cls.path, cls.qualname)))
+            names = frozenset[str]().union(*(facts.names for facts in world.project.within(cls.path, cls.qualname)))
             return names.isdisjoint(FREEZING) and bool(parametric_attributes(world, cls))
     if any(call.callee == f"{text}.load_state_dict" for each in places for call in world.facts(each).calls):
         return True
@@ -404,9 +404,9 @@ def scope_of(world: World, path: str, inside: str, text: str) -> list[FunctionRe
     itself, and the file's own statements for what is no local of it."""
     if text.startswith("self."):
         classes = [cls for cls in world.project.mro(ClassRef(path, inside)) if isinstance(cls, ClassRef)] if inside else []
-        found = [(cls.path, world.within(cls.path, cls.qualname)) for cls in classes]
+        found = [(cls.path, world.project.within(cls.path, cls.qualname)) for cls in classes]
     elif inside:
-        found = [(path, world.within(path, inside))]
+        found = [(path, world.project.within(path, inside))]
     else:
         functions = world.project.module(path).functions
         found = [(path, tuple(each for each in functions if each.qualname == MODULE or text not in each.locals))]
@@ -502,9 +502,9 @@ def _may_hold_element(world: World, ref: FunctionRef, made: list[CallFact], text
     (``for name in self.nets: Adam(self.nets[name].parameters())``), or one with those of all. Which container is meant, its last
     name shows; where it has none, as a tuple of networks, it may be any."""
     facts = world.facts(ref)
-    direct = [arg.name for call in made for arg in call.args if call.loops and _asks_for_parameters(arg.name)]
-    if not all(any(_asks_for_parameters(arg.name) for arg in call.args) for call in made):
-        direct += [f"{call.callee}()" for call in facts.calls if call.loops and _asks_for_parameters(f"{call.callee}()")]
+    direct = [arg.name for call in made for arg in call.args if call.loops and asks_for_parameters(arg.name)]
+    if not all(any(asks_for_parameters(arg.name) for arg in call.args) for call in made):
+        direct += [f"{call.callee}()" for call in facts.calls if call.loops and asks_for_parameters(f"{call.callee}()")]
     container = TAKEN.sub("", text).rpartition(".")[2] if TAKEN.search(text) else ""
     sources = dict(facts.bound)
     params = {param.name for param in facts.params}
@@ -526,7 +526,7 @@ VIEWS = re.compile(r"\.(values|items|children|named_children|modules)\(\)$")
 """Ways to the elements of a container."""
 
 
-def _asks_for_parameters(text: str) -> bool:
+def asks_for_parameters(text: str) -> bool:
     """Whether a text is ``net.parameters()``, or the like."""
     return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETERS
 

@@ -435,7 +435,7 @@ def _is_filled_with_none(world: World, cls: ClassRef, method: str, name: str, ca
     place = f"self.{name}"
     filled = [
         (FunctionRef(cls.path, facts.qualname), call)
-        for facts in world.within(cls.path, cls.qualname)
+        for facts in world.project.within(cls.path, cls.qualname)
         for call in facts.calls
         if call.callee.rpartition(".")[0] == place and call.callee.rpartition(".")[2] in TORCH.words["fills-holders"]
     ]

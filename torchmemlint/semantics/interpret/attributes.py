@@ -61,6 +61,7 @@ from torchmemlint.semantics.state import (
     evaluate,
     handles,
     join,
+    join_all,
     literal,
     sorted_atoms,
     unknown,
@@ -82,10 +83,7 @@ def evaluate_attribute(m: Machine, expr: ir.Attr, state: State) -> Value:
 
 
 def attribute_of(m: Machine, receiver: Value, name: str, expr: ir.Attr, state: State) -> Value:
-    out = EMPTY
-    for atom in sorted_atoms(receiver):
-        out = join(out, attribute_of_atom(m, atom, name, expr, state))
-    return out or UNKNOWN
+    return join_all(attribute_of_atom(m, atom, name, expr, state) for atom in sorted_atoms(receiver)) or UNKNOWN
 
 
 def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: State) -> Value:
@@ -226,9 +224,7 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return function_value(m, method, oid)
         found = [fact for fact, _ in project.attr(info.cls, name)]
         init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
-        value = EMPTY
-        for fact in init:
-            value = join(value, assigned_value(m, oid, name, text, fact, len(found) == 1, expr, state))
+        value = join_all(assigned_value(m, oid, name, text, fact, len(found) == 1, expr, state) for fact in init)
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
         if (plain := plain_callable(m, info.cls, name, init)) is not None:

@@ -55,10 +55,7 @@ def evaluate_subscript(m: Machine, expr: ir.Subscript, state: State) -> Value:
     index = [evaluate(m, i, state) for i in expr.index]
     if is_text(index[0]):
         m.notice(graphs_of(receiver), Seen.KEYED)
-    out = EMPTY
-    for atom in sorted_atoms(receiver):
-        out = join(out, element_of(m, atom, index, expr, state))
-    return out or UNKNOWN
+    return join_all(element_of(m, atom, index, expr, state) for atom in sorted_atoms(receiver)) or UNKNOWN
 
 
 def element_of(m: Machine, atom: Atom, index: list[Value], expr: ir.Subscript, state: State) -> Value:
@@ -134,10 +131,7 @@ def is_own_key(m: Machine, atom: Tensor, index: list[Value]) -> bool:
 
 def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
     """What one iteration of a loop over the value gets."""
-    out = EMPTY
-    for atom in sorted_atoms(value):
-        out = join(out, turn_of(m, atom, node, state))
-    return out or UNKNOWN
+    return join_all(turn_of(m, atom, node, state) for atom in sorted_atoms(value)) or UNKNOWN
 
 
 def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:

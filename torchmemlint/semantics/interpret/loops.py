@@ -347,7 +347,7 @@ def _is_bound_again(body: list[ir.Stmt], name: str) -> bool:
 
 def _may_grow(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function that knows a list by its name fills it, or hands it to what may: anything but a builtin."""
-    within = world.within(ref.path, ref.qualname)
+    within = world.project.within(ref.path, ref.qualname)
     others = (world.facts(FunctionRef(ref.path, each)) for each in world.project.knowing(ref.path, name))
     return any(
         (call.callee.rpartition(".")[0] == name and call.callee.rpartition(".")[2] in FILLS)

@@ -231,7 +231,7 @@ def filled_with(world: World, cls: ClassRef, name: str) -> ClassRef | None:
     """The class of all that the methods of a class put there one by one (``self.meters[name] = Meter()``); None where it is not known of
     any of it."""
     found: set[ClassRef | str | None] = set()
-    for facts in world.within(cls.path, cls.qualname):
+    for facts in world.project.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)
         for value in put_into(world.body(ref), f"self.{name}") if name in facts.names and not facts.parent else ():
             if isinstance(value, ir.Const) and value.value is None:

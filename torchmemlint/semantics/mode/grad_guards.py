@@ -52,7 +52,7 @@ def is_sole(world: World, caller: Caller) -> bool:
     """Whether a call can only mean the methods of one class and of those below it: no other of the project has one of that name."""
     owners = [
         ClassRef(method.path, method.qualname.rpartition(".")[0])
-        for method in world.methods_named(caller.call.callee.rpartition(".")[2])
+        for method in world.project.methods_named(caller.call.callee.rpartition(".")[2])
     ]
     return any(all(owner in world.project.mro(each) for each in owners) for owner in owners)
 
@@ -94,7 +94,7 @@ def guards_itself(world: World, name: str, call: Call) -> bool:
 
 @memoized
 def _guard_themselves(world: World, name: str, shape: Shape) -> bool:
-    methods = [ref for ref in world.methods_named(name) if shape.fits(world.header(ref).params)]
+    methods = [ref for ref in world.project.methods_named(name) if shape.fits(world.header(ref).params)]
     guarding = {ref for ref in methods if guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
     return len(guarding) > len(others)
@@ -104,7 +104,7 @@ def _guard_themselves(world: World, name: str, shape: Shape) -> bool:
 def may_guard(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether a call of ``callee`` in a function fits some method of that name that switches grad mode off by itself, whatever others
     of the name do."""
-    guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if guards(world, each)]
+    guarding = [each for each in world.project.methods_named(callee.rpartition(".")[2]) if guards(world, each)]
     calls = [call for call in world.facts(ref).calls if call.callee == callee] if guarding else ()
     shapes = {Shape(sum(not arg.keyword for arg in call.args), frozenset(call.keywords)) for call in calls}
     return any(shape.fits(world.header(each).params) for each in guarding for shape in shapes)

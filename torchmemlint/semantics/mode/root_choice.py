@@ -195,7 +195,7 @@ def has_one_of_everything(world: World, ref: FunctionRef, callee: str, by_name: 
     receiver, _, name = callee.rpartition(".")
     cls = world.project.class_of(ref.path, ref.qualname, receiver)
     if cls is None and by_name and purpose.may_be_network(receiver):
-        named = world.methods_named(name)
+        named = world.project.methods_named(name)
         return bool(named) and all(is_of_module(world, each) for each in named)
     return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
 
@@ -270,7 +270,7 @@ def mentions_devices(world: World, ref: FunctionRef) -> bool:
     prefix = (facts.owner or facts.qualname) + "."
     return any(
         other.names & DEVICE_WORDS and (other.qualname == facts.qualname or other.qualname.startswith(prefix))
-        for other in world.within(ref.path, prefix[:-1])
+        for other in world.project.within(ref.path, prefix[:-1])
     )
 
 
@@ -408,7 +408,7 @@ def runs_steps(world: World, ref: FunctionRef) -> bool:
 
 def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
     """The function and those inside it."""
-    for facts in world.within(ref.path, ref.qualname):
+    for facts in world.project.within(ref.path, ref.qualname):
         yield FunctionRef(ref.path, facts.qualname), facts
 
 

@@ -68,7 +68,6 @@ from torchmemlint.semantics.state import (
     handles,
     hints_of,
     is_none,
-    join,
     join_all,
     sorted_atoms,
     truth,
@@ -105,10 +104,7 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
     callee = evaluate(m, func, state)
     call = evaluate_arguments(m, expr, state)
     hand_over(m, callee, "", call, state)
-    out = EMPTY
-    for atom in sorted_atoms(callee):
-        out = join(out, call_atom(m, atom, call, state))
-    return out or UNKNOWN
+    return join_all(call_atom(m, atom, call, state) for atom in sorted_atoms(callee)) or UNKNOWN
 
 
 def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Value:
@@ -129,10 +125,7 @@ def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Va
         m.record.flags.add(RecordFlag.DEVICE)
     if func.name in RECORDED_BY_NAME:
         record_by_name(m, func, receiver, call, state)
-    out = EMPTY
-    for atom in sorted_atoms(receiver):
-        out = join(out, call_method(m, atom, func.name, call, state))
-    return out or UNKNOWN
+    return join_all(call_method(m, atom, func.name, call, state) for atom in sorted_atoms(receiver)) or UNKNOWN
 
 
 def hand_over(m: Machine, receiver: Value, method: str, call: Call, state: State) -> None:
@@ -229,7 +222,7 @@ def sets_unnamed(world: World, info: ObjInfo) -> bool:
     if info.kind is not Kind.INSTANCE or not isinstance(info.cls, ClassRef):
         return False
     bases = [base for base in world.project.mro(info.cls) if isinstance(base, ClassRef)]
-    return any("setattr" in facts.names for base in bases for facts in world.within(base.path, base.qualname))
+    return any("setattr" in facts.names for base in bases for facts in world.project.within(base.path, base.qualname))
 
 
 def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
@@ -280,10 +273,7 @@ def call_known_object(m: Machine, atom: Obj, call: Call, state: State) -> Value:
 
 @handles(CALLEES, Method)
 def call_taken_method(m: Machine, atom: Method, call: Call, state: State) -> Value:
-    out = EMPTY
-    for receiver in sorted_atoms(atom.receiver):
-        out = join(out, call_method(m, receiver, atom.name, call, state))
-    return out
+    return join_all(call_method(m, receiver, atom.name, call, state) for receiver in sorted_atoms(atom.receiver))
 
 
 @handles(CALLEES, Tensor, Unknown)
@@ -313,10 +303,7 @@ def call_tuple(m: Machine, atom: Tuple, call: Call, state: State) -> Value:
 @handles(METHODS, Ext)
 def method_outside(m: Machine, atom: Ext, name: str, call: Call, state: State) -> Value:
     value = named(m, f"{atom.name}.{name}", m.path, name)
-    out = EMPTY
-    for inner in sorted_atoms(value):
-        out = join(out, call_atom(m, inner, call, state))
-    return out
+    return join_all(call_atom(m, inner, call, state) for inner in sorted_atoms(value))
 
 
 @handles(METHODS, Obj)

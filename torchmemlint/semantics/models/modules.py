@@ -260,7 +260,7 @@ def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
 def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
     """The methods of the project that a call on a module of unknown class may mean; none where they are too many."""
     shape = call.shape
-    found = [ref for ref in m.world.methods_named(name) if shape.fits(m.world.header(ref).params)]
+    found = [ref for ref in m.world.project.methods_named(name) if shape.fits(m.world.header(ref).params)]
     return found if len(found) <= MAX_METHODS and not call.more else []
 
 

@@ -210,7 +210,7 @@ def handed_output(m: Machine) -> tuple[int, Value] | None:
     """The position of the root's parameter in which a framework hands it what a network gave, and what that is; None where there is none,
     or where the step of a visible module gives something else."""
     handed = m.world.as_overriding(m.record.root, TORCH.handed_outputs)
-    if handed is None or not all(gives_an_output(m, ref) for ref in m.world.methods_named(handed.step)):
+    if handed is None or not all(gives_an_output(m, ref) for ref in m.world.project.methods_named(handed.step)):
         return None
     number = m.number("graph", "handed", m.frame)
     m.record.forwards[number] = Graph(number, GraphKind.FORWARD, m.site(-1), handed.step, mode=Mode.OFF)
@@ -233,7 +233,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
     if oid in m.loaded and name in PARTS and call.positional:
         return thing_element(m, oid, only_const(call.positional[0]))
-    own = m.world.methods_named(name)
+    own = m.world.project.methods_named(name)
     known = torch_name(call.func)
     if known and call.all() and not own:
         return call_atom(m, Ext(known), call, state)
@@ -272,7 +272,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return PLAIN
     if name not in COMMON_METHODS and guards_itself(m.world, name, call):
         return guarded_result(m, name, call)
-    if name in TORCH.part_methods and not call.all() and not m.world.methods_named(name):
+    if name in TORCH.part_methods and not call.all() and not m.world.project.methods_named(name):
         return frozenset((Obj(oid),))
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
@@ -283,7 +283,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
         return call_methods(m, methods, m.heap[oid].name, (oid, "as"), call, state)
     if name not in HANDS_OUT and is_given_text(m, call) and not any(m.whole(value, state)[0] for value in call.all()):
         return UNKNOWN  # a setting that is asked for by its name: a network is given tensors
-    held = m.world.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.methods_named(name))
+    held = m.world.project.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.project.methods_named(name))
     runs = name not in TORCH.module_methods and held
     out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
     if runs and m.frozen_wherever(name):
@@ -347,7 +347,7 @@ def methods_meant_by(m: Machine, name: str, call: Call) -> tuple[FunctionRef, ..
 def _methods_meant_by(world: World, name: str, shape: Shape | None) -> tuple[FunctionRef, ...]:
     """Of the methods of a name that take such arguments, the only one that does something, or a few that override one method;
     none where the name is everybody's."""
-    named = world.methods_named(name)
+    named = world.project.methods_named(name)
     if name in COMMON_METHODS or len(named) > MAX_NAMESAKES:
         return ()
     found = [ref for ref in named if shape is None or shape.fits(world.header(ref).params)]
@@ -361,7 +361,7 @@ def _methods_meant_by(world: World, name: str, shape: Shape | None) -> tuple[Fun
 def give_plain_values(world: World, name: str) -> bool:
     """Whether every method of the project that has a name says by its annotation that it gives numbers or words, or a container of them:
     ``def as_dict(self) -> dict[str, float]``."""
-    named = world.methods_named(name)
+    named = world.project.methods_named(name)
     if name in COMMON_METHODS or not 0 < len(named) <= MAX_NAMESAKES:
         return False
     return all(is_plain_name(world.header(ref).returns.rstrip("[]{}")) for ref in named)

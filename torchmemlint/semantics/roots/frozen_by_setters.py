@@ -100,7 +100,7 @@ def _may_freeze(world: World, ref: FunctionRef) -> bool:
 @memoized
 def freezes_itself(world: World, name: str) -> bool:
     """Whether the project has methods of that name, and all of them are of modules and freeze all that the module has."""
-    methods = world.methods_named(name)
+    methods = world.project.methods_named(name)
     if not 0 < len(methods) <= MAX_METHODS or not all(world.facts(ref).names & CHANGES_PARAMETERS for ref in methods):
         return False
     return all(_leaves_itself_frozen(world, ref) for ref in methods)

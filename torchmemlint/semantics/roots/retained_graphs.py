@@ -220,7 +220,7 @@ def _is_again(runs: Runs, record: Record, graph: Graph, call: Graph) -> bool:
     first = record.call_of(graph)
     if first.what != call.what or first.site.key == call.site.key or not call.parents:
         return False
-    meant = runs.world.methods_named(call.what.rpartition(".")[2])
+    meant = runs.world.project.methods_named(call.what.rpartition(".")[2])
     known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_CALLERS else []
     return bool(known) and len(known) == len(meant) and not any(map(_leaves_a_graph, chain.from_iterable(known)))
 

@@ -120,7 +120,11 @@ class Constructor:
         test = self.value(statement.test, scope)
         if not isinstance(test, (UnknownPart, Symbol)):
             self.run(statement.then if test else statement.orelse, scope)
-            return
+        else:
+            self.undecided(statement, scope)
+
+    def undecided(self, statement: ir.If, scope: Environment) -> None:
+        """A branch whose test may come out either way."""
         before = dict(scope.names)
         self.returning(statement.then, scope)
         then, scope.names = scope.names, before

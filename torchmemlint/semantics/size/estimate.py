@@ -92,11 +92,7 @@ class _Estimate(Counter):
         except UNFOLLOWED:
             return
 
-    def branch(self, statement: ir.If, scope: Environment) -> None:
-        test = self.value(statement.test, scope)
-        if not isinstance(test, (UnknownPart, Symbol)):
-            self.run(statement.then if test else statement.orelse, scope)
-            return
+    def undecided(self, statement: ir.If, scope: Environment) -> None:
         before, names, ends = self.made, scope.names, list[dict[str, object]]()
         most = before
         for body in (statement.then, statement.orelse):

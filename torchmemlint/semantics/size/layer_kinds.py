@@ -12,7 +12,7 @@ from collections.abc import Callable
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, flat
+from torchmemlint.semantics.size.constructor_values import UnknownPart, flat
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
 from torchmemlint.semantics.size.weights import CONTAINERS, FORWARD, Counter, unwrapped
@@ -63,7 +63,7 @@ def attends(names: frozenset[str]) -> bool:
 
 def names_of_forward(world: World, cls: ClassRef) -> frozenset[str]:
     """The names in a class's forward, and in the methods of the class whose names these are; in all methods where it has no forward."""
-    methods = {facts.qualname.rpartition(".")[2]: facts.names for facts in world.within(cls.path, cls.qualname)}
+    methods = {facts.qualname.rpartition(".")[2]: facts.names for facts in world.project.within(cls.path, cls.qualname)}
     found = methods.pop(FORWARD, frozenset().union(*methods.values()))
     while called := found & methods.keys():
         found = found.union(*(methods.pop(name) for name in called))
@@ -93,11 +93,7 @@ class _Layers(Counter):
             raise Unbounded
         return super().instance(cls, args, keywords)
 
-    def branch(self, statement: ir.If, scope: Environment) -> None:
-        test = self.value(statement.test, scope)
-        if not isinstance(test, (UnknownPart, Symbol)):
-            self.run(statement.then if test else statement.orelse, scope)
-            return
+    def undecided(self, statement: ir.If, scope: Environment) -> None:
         ends = 0
         for body in (statement.then, statement.orelse):
             if any(isinstance(each, ir.Raise) for each in body):

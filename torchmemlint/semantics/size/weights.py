@@ -152,7 +152,7 @@ class Counter(Constructor):
         if not names:
             return False
         kept = {f"self.{attr.name}" for attr in project.attrs(cls) if attr.value.partition(".")[0] in names}
-        called = {call.callee for facts in self.world.within(cls.path, cls.qualname) for call in facts.calls}
+        called = {call.callee for facts in self.world.project.within(cls.path, cls.qualname) for call in facts.calls}
         if kept & called or kept & {".".join(text.split(".")[:2]) for text in called}:
             return True
         return not names.isdisjoint(put_into_containers(self.world, init))

@@ -167,10 +167,6 @@ class World:
         """The rows of a function's body. This reads the text, as everything must that uses positions (``index.facts.POSITIONS``)."""
         return len(self.lines_of(ref)) - 1
 
-    def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
-        """The function of that name in a file and all that are inside it, or inside the class of that name; in order."""
-        return self.project.within(path, qualname)
-
     def forget(self) -> None:
         """Let go of lowered functions when there are many, but for those that were lowered again after they had been let go of:
         what many files call."""
@@ -255,14 +251,6 @@ class World:
         """The statements of such a function; none where it cannot be read."""
         found = self.function(ref)
         return [] if found is None else found[0].body
-
-    def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
-        """Every method of that name in the project, sorted."""
-        return self.project.methods_named(name)
-
-    def is_attribute_only(self, name: str) -> bool:
-        """As ``Project.is_attribute_only``."""
-        return self.project.is_attribute_only(name)
 
     def training_of(self, ref: FunctionRef, text: str) -> bool | None:
         """False for a module attribute (``self.x``) on which its class calls ``eval()``, be it where it is assigned, and never
