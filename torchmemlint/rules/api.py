@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchmemlint.findings import Finding, Fix, FlowStep, Severity, Span
-from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.contents import MAX_INSIDE
 from torchmemlint.lower.syntax import gates_of
 from torchmemlint.lower.written import short as short
@@ -396,10 +396,7 @@ class Flow:
 
     def root_is_module(self) -> bool:
         """Whether the root is a method of an ``nn.Module``, or of a class that may be one."""
-        header = self.runs.world.header(self.record.root)
-        return (
-            bool(header.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, header.owner)) is not False
-        )
+        return self.runs.world.is_of_module(self.record.root) is not False
 
     def root_is_entry(self) -> bool:
         """Whether the program begins with the root: it has no callers, and needs none."""

@@ -394,12 +394,11 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
     if callers is None or not callers.calls or callers.escapes or depth == MAX_HOLDERS_ABOVE:
         return True
     for caller in callers.calls:
-        owner = world.header(caller.ref).owner
+        holder = world.class_of_method(caller.ref)
         if is_test(caller.ref.path, caller.ref.qualname):
             continue
-        if not owner:
+        if holder is None:
             return True
-        holder = ClassRef(caller.ref.path, owner)
         made = (caller.ref.qualname, f"{caller.call.callee}()")
         names = {fact.name for fact in project.attrs(holder) if (fact.method, fact.value) == made}
         if not names:

@@ -302,11 +302,8 @@ def _given(world: World, ref: FunctionRef, text: str, depth: int) -> tuple[Class
     ref = FunctionRef(ref.path, facts.qualname)  # a lambda has the facts of the function around it
     if text in {param.name for param in facts.params}:
         return project.classes_given(ref, text)
-    name = text.removeprefix("self.")
-    if name == text or not facts.owner or not name.isidentifier() or depth == MAX_DEPTH:
-        return ()
     found: dict[ClassRef | str, None] = {}
-    for fact, owner in project.attr(ClassRef(ref.path, facts.owner), name):
+    for fact, owner in world.assigned(ref, text) if depth < MAX_DEPTH else ():
         maker = FunctionRef(owner.path, fact.method)
         source = copied(world, maker, text) if fact.value.startswith(DEEP_COPIES) else fact.value
         if not fact.method or source in ("", text):

@@ -19,12 +19,10 @@ CONTAINERS = frozenset({AttrKind.LIST, AttrKind.DICT, AttrKind.SET, AttrKind.CAL
 
 def collecting_attribute(event: Store, flow: Flow) -> tuple[ClassRef, str] | None:
     """The attribute of the root's own object that collects what is stored, and the object's class; None where it is stored elsewhere."""
-    root = flow.record.root
-    owner = flow.runs.world.header(root).owner
+    cls = flow.runs.world.class_of_method(flow.record.root)
     holder, _, name = event.place.split("[")[0].rpartition(".")
-    if not owner or holder != "self" or not event.external or event.holder_frame >= 0:
+    if cls is None or holder != "self" or not event.external or event.holder_frame >= 0:
         return None
-    cls = ClassRef(root.path, owner)
     made = {fact.kind for fact, _ in flow.runs.world.project.attr(cls, name)}
     return (cls, name) if made & CONTAINERS else None
 

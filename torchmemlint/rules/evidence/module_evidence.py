@@ -292,11 +292,9 @@ MOVES = TORCH.words["gives-itself"] - MODULE_EVIDENCE
 
 def is_of_plain_object(event: Graph, flow: Flow) -> bool:
     """Whether what is called is a method of an object that keeps no module: an abstract one, which classes below define."""
-    ref, name = flow.frame(event.site).ref, event.what.removeprefix("self.")
-    owner = flow.runs.world.header(ref).owner
-    if event.kind is not GraphKind.OPAQUE or not owner or name == event.what or not name.isidentifier():
+    cls, name = flow.runs.world.class_of_method(flow.frame(event.site).ref), event.what.removeprefix("self.")
+    if event.kind is not GraphKind.OPAQUE or cls is None or name == event.what or not name.isidentifier():
         return False
-    cls = ClassRef(ref.path, owner)
     return bool(flow.runs.world.project.method(cls, name)) and holds_no_module(flow.runs.world, cls)
 
 
@@ -399,7 +397,7 @@ def is_method_of_module(event: Graph, flow: Flow) -> bool:
         return False
     world = flow.runs.world
     namesakes = [ref for ref in world.project.methods_named(name) if ref != flow.record.root]
-    may = [world.is_module_class(ClassRef(ref.path, world.header(ref).owner)) for ref in namesakes]
+    may = [world.is_of_module(ref) for ref in namesakes]
     if may and not any(each is not False for each in may):
         return False  # an object that drives a network, which is judged inside
     if is_treated_as_module(receiver, name, flow):
@@ -416,8 +414,8 @@ def is_treated_as_module(text: str, name: str, flow: Flow) -> bool:
         return True
     if words & TRAINER_WORDS or not words & MODULE_WORDS:
         return False
-    owners = [ClassRef(ref.path, world.header(ref).owner) for ref in world.project.methods_named(name)]
-    return not owners or any(world.is_module_class(owner) for owner in owners)
+    namesakes = world.project.methods_named(name)
+    return not namesakes or any(map(world.is_of_module, namesakes))
 
 
 def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
@@ -525,7 +523,7 @@ def is_callable(what: str, flow: Flow) -> bool:
         if any(says_function(p.annotation, ref.path, flow) for p in params):
             return True
         given = project.functions_given(ref, parameter) if params else ()
-        if given and not any(runs_model(each, flow) for each in given):
+        if given and all(flow.runs.world.is_of_module(each) is False for each in given):
             return True
     return False
 
@@ -533,11 +531,7 @@ def is_callable(what: str, flow: Flow) -> bool:
 def holds_a_lambda(what: str, flow: Flow) -> bool:
     """Whether a method of the class may assign a lambda to the attribute that is called, and calls nothing in lambdas that reads like
     a network."""
-    world, root = flow.runs.world, flow.record.root
-    owner, name = world.header(root).owner, what.removeprefix("self.")
-    if not owner or name == what:
-        return False
-    held = world.project.attr(ClassRef(root.path, owner), name)
+    world, held = flow.runs.world, flow.runs.world.assigned(flow.record.root, what)
     makers = [FunctionRef(cls.path, fact.method) for fact, cls in held if fact.kind is AttrKind.FUNCTION and fact.method]
     inside = [call.callee for ref in makers for call in world.facts(ref).calls if call.deferred]
     return bool(makers) and not any(purpose.may_be_network(each) or each.endswith(FORWARD_CALL) for each in inside)
@@ -576,12 +570,6 @@ def says_function(annotation: str, path: str, flow: Flow) -> bool:
     """Whether an annotation is `Callable`, or a name that the file gives to one (``Score = Callable[[Any], float]``)."""
     named = flow.runs.world.project.assigned(path, annotation) if annotation.isidentifier() else None
     return (named or annotation).removesuffix("[]").rpartition(".")[2] == "Callable"
-
-
-def runs_model(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a function is a method of a module, or of a class that may be one."""
-    owner = flow.runs.world.header(ref).owner
-    return bool(owner) and flow.runs.world.is_module_class(ClassRef(ref.path, owner)) is not False
 
 
 def words_on(event: Graph, flow: Flow) -> frozenset[str]:

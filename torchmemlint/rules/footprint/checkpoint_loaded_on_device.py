@@ -668,8 +668,7 @@ def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
     world, ref = flow.runs.world, flow.frame(use.site).ref
     refs = world.project.callees(ref.path, ref.qualname, use.name).refs
     for found in refs or namesakes(use, flow):
-        owner = world.header(found).owner
-        if owner and world.is_module_class(ClassRef(found.path, owner)) and "super" in world.facts(found).names:
+        if world.is_of_module(found) and "super" in world.facts(found).names:
             continue
         if found.qualname.rpartition(".")[2] == TORCH.names["restores"] and keeps_a_parameter(world, found):
             return found.qualname

@@ -210,9 +210,7 @@ class _Looking:
         """Looks at every method of a name, if they are not too many."""
         named = tuple(ref for ref in self.world.project.methods_named(name) if ref.path in self.near)
         if name in OF_TORCH:
-            named = tuple(
-                m for m in named if self.world.is_module_class(ClassRef(m.path, self.world.header(m).owner)) is not False
-            )
+            named = tuple(m for m in named if self.world.is_of_module(m) is not False)
         self.add(named)
         return len(named) <= MAX_NAMESAKES
 

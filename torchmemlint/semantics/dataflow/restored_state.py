@@ -59,10 +59,8 @@ def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
         return world.project.classes_given(
             FunctionRef(ref.path, facts.qualname), text
         )  # a lambda has its function's parameters
-    if not facts.owner or not OWN.fullmatch(text):
-        return ()
     found: list[object] = []
-    for fact, cls in world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self.")):
+    for fact, cls in world.assigned(ref, text):
         if fact.kind is AttrKind.NAME and fact.method.endswith("__init__"):
             found += classes_of_parameter(world, FunctionRef(cls.path, fact.method), fact.value)
     return tuple(found)
@@ -82,7 +80,7 @@ def is_made_of_optimizer(world: World, ref: FunctionRef, names: set[str]) -> boo
 
 def is_held_for_optimizer(world: World, ref: FunctionRef, receiver: str) -> bool:
     """Whether an attribute holds what a call made that got an optimizer by that name: ``get_scheduler(kind, optimizer=…)``."""
-    owner, project = world.facts(ref).owner, world.project
+    owner = world.header(ref).owner
     if not owner or not OWN.fullmatch(receiver):
         return False
     called = {call.callee for facts in world.project.within(ref.path, owner) for call in facts.calls}
@@ -90,7 +88,7 @@ def is_held_for_optimizer(world: World, ref: FunctionRef, receiver: str) -> bool
         return False
     made = [
         (FunctionRef(cls.path, fact.method), fact.value.removesuffix("()"))
-        for fact, cls in project.attr(ClassRef(ref.path, owner), receiver.removeprefix("self."))
+        for fact, cls in world.assigned(ref, receiver)
         if fact.method and fact.kind is AttrKind.CALL
     ]
     return any(

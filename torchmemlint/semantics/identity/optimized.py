@@ -52,13 +52,12 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
 
 def _is_held_by_giver(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether an attribute holds what a constructor was given, and an optimizer holds that where it was made."""
-    owner, project = world.facts(ref).owner, world.project
-    if not owner or not text.removeprefix("self.").isidentifier() or not text.startswith("self."):
-        return False
-    for fact, at in project.attr(ClassRef(ref.path, owner), text.removeprefix("self.")):
+    for fact, at in world.assigned(ref, text):
         maker = FunctionRef(at.path, fact.method)
         if fact.kind is AttrKind.NAME and fact.method and fact.value in _params(world, maker):
-            if any(is_held(world, giver, name) for giver, name in project.objects_given(maker, fact.value) if giver != maker):
+            if any(
+                is_held(world, giver, name) for giver, name in world.project.objects_given(maker, fact.value) if giver != maker
+            ):
                 return True
     return False
 
@@ -318,8 +317,7 @@ def _may_have_parts(world: World, ref: FunctionRef, network: str) -> bool:
     """Whether a function makes a network of what its text does not name (``ModuleList([a, b])``): a module may be a part of it."""
     facts = world.facts(ref)
     values = [value for name, value in (*facts.bound, *facts.rebound) if name == network]
-    if network.startswith("self.") and facts.owner:
-        values += [fact.value for fact, _ in world.project.attr(ClassRef(ref.path, facts.owner), network.removeprefix("self."))]
+    values += [fact.value for fact, _ in world.assigned(ref, network)]
     for call in facts.calls:
         if any(value.startswith(f"{call.callee}()") for value in values):
             name = world.project.resolve(ref.path, call.callee, ref.qualname)

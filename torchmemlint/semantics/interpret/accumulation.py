@@ -420,9 +420,8 @@ def may_have_operator(m: Machine, op: str, old: Value) -> bool:
     with_operator = m.world.project.methods_named(OPERATORS[op]) if op in OPERATORS else ()
     if not with_operator:
         return False
-    ref = m.frame_closure[m.frame].ref
-    owner = m.world.header(ref).owner
-    around = m.world.project.within(ref.path, owner) if owner else (m.world.facts(ref),)
+    owner = m.world.header(m.ref).owner
+    around = m.world.project.within(m.path, owner) if owner else (m.world.facts(m.ref),)
     classes = {m.world.header(method).owner.rpartition(".")[2] for method in with_operator}
     return any(classes & facts.names for facts in around)
 

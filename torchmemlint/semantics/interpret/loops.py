@@ -320,7 +320,7 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
 def _length(m: Machine, name: str) -> int:
     """The length of the longest display that the function binds a name to, where it binds it to these alone, and nothing can add to
     them; -1 where there is none."""
-    return _length_of_display(m.world, m.frame_closure[m.frame].ref, name)
+    return _length_of_display(m.world, m.ref, name)
 
 
 @memoized

@@ -111,9 +111,7 @@ def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: Clas
     """A function of the project; it is lowered only when it is called."""
     key = m.closure_keys.get(("ref", ref))
     if key is None:
-        header = m.world.header(ref)
-        if owner is None and header.owner:
-            owner = ClassRef(ref.path, header.owner)
+        owner = owner or m.world.class_of_method(ref)
         placeholder = ir.Function(-1, ref.qualname.rpartition(".")[2], ref.qualname, [], [], [])
         key = len(m.closures)
         m.closure_keys["ref", ref] = key

@@ -53,8 +53,7 @@ def _is_small(world: World, ref: FunctionRef) -> bool:
 @memoized
 def _look(world: World, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
     """A function's own words, and the functions that it calls; None where these words or calls may have to do with tensors."""
-    owner = world.header(ref).owner
-    cls = ClassRef(ref.path, owner) if owner else None
+    cls = world.class_of_method(ref)
     words: set[str] = set()
     called: set[FunctionRef] = set()
     for each, facts in root_choice.family(world, ref):

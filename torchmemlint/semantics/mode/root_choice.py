@@ -62,8 +62,7 @@ def reaches_network(world: World, ref: FunctionRef) -> bool:
     only then can it have what a network gives."""
     if any(may_run_model(world, each, facts) for each, facts in family(world, ref)):
         return True
-    owner = world.header(ref).owner
-    cls = ClassRef(ref.path, owner) if owner else None
+    cls = world.class_of_method(ref)
     return any(_reaches_network(world, *each, MAX_DEPTH - 1) for each in called_on(world, ref, cls))
 
 
@@ -96,7 +95,7 @@ def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     if world.project.is_test(ref):
         return False
-    is_part = facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
+    is_part = world.is_of_module(ref) is not False
     if is_part and (ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or facts.names.isdisjoint(CUTS)):
         return False
     called = calls_by_meaning(facts, loops_alone=bool(is_part))
@@ -133,9 +132,7 @@ def runs_a_network(world: World, ref: FunctionRef, depth: int) -> bool:
     """Whether a function that is no method of a module and cuts nothing off calls what is known for a module, itself or in a function of
     the project, over as many calls."""
     facts = world.facts(ref)
-    if not facts.names.isdisjoint(CUTS) or (
-        facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
-    ):
+    if not facts.names.isdisjoint(CUTS) or (world.is_of_module(ref) is not False):
         return False
     called = calls_by_meaning(facts)
     if any(is_network(world, ref, call, by_name=False) for call in called):
@@ -202,12 +199,8 @@ def has_one_of_everything(world: World, ref: FunctionRef, callee: str, by_name: 
 
 def is_of_module(world: World, ref: FunctionRef) -> bool:
     """Whether a function is a method of what may be a module, called on an object of it."""
-    header = world.header(ref)
-    if not header.owner or ref.qualname.endswith(".__init__"):
-        return False
-    if any(use.callee in ("classmethod", "staticmethod") for use in header.decorators):
-        return False
-    return world.is_module_class(ClassRef(ref.path, header.owner)) is not False
+    without_object = any(use.callee in ("classmethod", "staticmethod") for use in world.header(ref).decorators)
+    return not (without_object or ref.qualname.endswith(".__init__")) and world.is_of_module(ref) is not False
 
 
 def makes_module(world: World, ref: FunctionRef, text: str) -> bool:
@@ -420,8 +413,7 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """
     if facts.names & RUN_WHAT_THEY_GET:
         return True
-    owner = world.header(world.outermost(ref)).owner
-    cls = ClassRef(ref.path, owner) if owner else None
+    cls = world.class_of_method(world.outermost(ref))
     return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
 
 

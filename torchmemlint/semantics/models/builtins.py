@@ -185,7 +185,7 @@ def add(m: Machine, call: Call, state: State) -> Value:
 def run_text(m: Machine, call: Call, state: State) -> Value:
     """``exec(open("config.py").read())`` at module level: it may give any variable of the module another value than a constant that stands
     in the file."""
-    if m.frame_closure[m.frame].ref.qualname == MODULE:
+    if m.ref.qualname == MODULE:
         for place, value in [*state.vars.items()]:
             if place[0] == m.frame and all(type(atom) is Const for atom in value):
                 state.vars[place] = join(value, UNKNOWN)

@@ -43,8 +43,7 @@ def run_definition(m: Machine, statement: ir.FunctionDef, state: State) -> State
 def registers(m: Machine, decorator: ir.Expr) -> bool:
     """Whether a decorator hands the function to a server or a command line, which calls it when it is asked to."""
     callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
-    ref = m.frame_closure[m.frame].ref
-    name = m.world.project.outside(ref.path, ref.qualname, callee) if "." in callee else None
+    name = m.world.project.outside(m.path, m.ref.qualname, callee) if "." in callee else None
     return name is not None and name.partition(".")[0] in TORCH.servers
 
 

@@ -85,7 +85,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     m.record.flags.add(RecordFlag.FORWARD)
     hold_loaded(m, state)
     if training is None:
-        training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
+        training = m.world.training_of(m.ref, info.name)
     if state.mode is Mode.OFF:
         cut(m, graphs, call)
         return forward_without_grad(m, oid, cls, call, inner, state, text)

@@ -175,9 +175,7 @@ def methods_kept(m: Machine, call: Call, oid: int) -> Iterator[str]:
         yield name
     if owner != "self":
         return
-    ref = m.frame_closure[m.frame].ref
-    cls = m.world.header(ref).owner
-    for fact, _ in m.world.project.attr(ClassRef(ref.path, cls), name) if cls else ():
+    for fact, _ in m.world.assigned(m.ref, f"self.{name}"):
         if fact.kind is AttrKind.NAME and "." in fact.value:
             yield fact.value.rpartition(".")[2]
 
@@ -200,7 +198,7 @@ def guarded_result(m: Machine, name: str, call: Call) -> Value:
 
 def gives_an_output(m: Machine, ref: FunctionRef) -> bool:
     """Whether a method is a module's and returns a network's output, on the device."""
-    if not m.world.is_module_class(ClassRef(ref.path, m.world.header(ref).owner)):
+    if not m.world.is_of_module(ref):
         return False
     given = m.result_of(ref, Mode.OFF)
     return bool(given) and all(map(is_output, given))
@@ -395,7 +393,7 @@ def call_methods(
 
 def is_given_from_outside(m: Machine, oid: int) -> bool:
     """Whether an object is a parameter for which all calls give objects of other packages' classes."""
-    name, ref = m.heap[oid].name, m.frame_closure[m.frame].ref
+    name, ref = m.heap[oid].name, m.ref
     facts = m.world.facts(ref)  # of a lambda, those of the function around it
     if not name.isidentifier() or all(param.name != name for param in facts.params):
         return False

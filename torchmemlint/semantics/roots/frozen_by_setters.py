@@ -108,7 +108,7 @@ def freezes_itself(world: World, name: str) -> bool:
 
 def _leaves_itself_frozen(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
-    if not facts.owner or len(facts.params) != 1 or not world.is_module_class(ClassRef(ref.path, facts.owner)):
+    if len(facts.params) != 1 or not world.is_of_module(ref):
         return False
     m = _run(world, ref, lambda ref: new_machine(world, ref, Mode.ON, Meter()))
     final = m.record.final if m is not None else None
@@ -124,8 +124,8 @@ def _run(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machin
         found = world.function(ref)
         if found is None:
             return None
-        m, owner = machine(ref), world.facts(ref).owner
-        run_root(m, *found, ClassRef(ref.path, owner) if owner else None)
+        m = machine(ref)
+        run_root(m, *found, world.class_of_method(ref))
     except (SourceError, RunLimit, RecursionError):
         return None
     return m

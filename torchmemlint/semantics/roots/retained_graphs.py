@@ -477,10 +477,9 @@ def _class_goes_back(runs: Runs, keeper: FunctionRef, seen: FunctionRef, name: s
     """Whether another method of the function's class, of its bases or of its subclasses reads an attribute, and another back-propagates
     anything, or is out of sight; but one whose backwards are looked at anyway."""
     project = runs.world.project
-    owner = runs.world.header(keeper).owner
-    if not owner:
+    own = runs.world.class_of_method(keeper)
+    if own is None:
         return True
-    own = ClassRef(keeper.path, owner)
     classes = [*project.mro(own), *project.subclasses(own)]
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True

@@ -187,7 +187,7 @@ def root_parameter(m: Machine, param: ir.Param, is_network: bool, state: State) 
         return UNKNOWN
     if param.kind is ParamKind.VAR_KEYWORD:
         return frozenset((Obj(m.outside(Kind.DICT, param.name, None, key=("param", m.frame, param.name))),))
-    ref = m.frame_closure[m.frame].ref
+    ref = m.ref
     if ref.qualname.endswith(".__init__") and FREEZING_FLAG.search(param.name):
         known = constructed_with(m, ref, param.name)
         if known is not None:

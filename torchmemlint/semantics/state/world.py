@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from torchmemlint.errors import Cancelled, SourceError
-from torchmemlint.index.facts import FunctionFacts, Header
+from torchmemlint.index.facts import AttrFact, FunctionFacts, Header
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.index.references import UNKNOWN_BASE
@@ -350,12 +350,25 @@ class World:
         """Whether a class of the project is an ``nn.Module``; None when a base is not visible."""
         return self.query_log.memoize(self._is_module, cls, lambda: self._find_module(cls))
 
+    def class_of_method(self, ref: FunctionRef) -> ClassRef | None:
+        """The class of which a function is a method; None for any other function."""
+        owner = self.header(ref).owner
+        return ClassRef(ref.path, owner) if owner else None
+
+    def is_of_module(self, ref: FunctionRef) -> bool | None:
+        """Whether a function is a method of an ``nn.Module``; None when a base of its class is not visible."""
+        cls = self.class_of_method(ref)
+        return cls is not None and self.is_module_class(cls)
+
+    def assigned(self, ref: FunctionRef, text: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
+        """What the class of a method and those above it assign to an attribute of the object, by its text (``self.net``); nothing for
+        any other text."""
+        cls, name = self.class_of_method(ref), text.removeprefix("self.")
+        return self.project.attr(cls, name) if cls is not None and name != text and name.isidentifier() else ()
+
     def is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is the forward of a module, or of what may be one; objects of other classes may as well be called."""
-        owner = self.header(ref).owner
-        if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
-            return False
-        return self.is_module_class(ClassRef(ref.path, owner)) is not False
+        return ref.qualname.rpartition(".")[2] in TORCH.words["forward"] and self.is_of_module(ref) is not False
 
     def is_plain_record(self, cls: ClassRef) -> bool:
         """Whether objects of a class of the project hold numbers and words alone, as the annotations of all its fields say."""
