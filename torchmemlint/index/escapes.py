@@ -18,8 +18,6 @@ from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH, TorchFacts
 
-_STARTS_THREADS = TORCH.words["starts-threads"]
-
 
 class Escapes:
     """Where functions go as values."""
@@ -112,7 +110,9 @@ class Escapes:
     def starts_a_thread(self, caller: Caller) -> bool:
         """Whether a call that is given a function runs it in a thread of its own, which starts with grad mode on."""
         values = self._points_to.values(caller.ref.path, caller.ref.qualname, caller.call.callee)
-        return bool(values) and all(isinstance(value, Outside) and value.name in _STARTS_THREADS for value in values)
+        return bool(values) and all(
+            isinstance(value, Outside) and value.name in TORCH.words["starts-threads"] for value in values
+        )
 
     def _runs_inside(self, reader: FunctionRef, call: CallFact, values: Sequence[Value], text: str) -> list[Caller]:
         """Where functions of the project that are given ``text`` call it, if each of them does no more with it than that: in the call

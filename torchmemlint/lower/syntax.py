@@ -10,7 +10,6 @@ from torchmemlint.torch_facts import TORCH
 INSIDE = ir.Const(-1, None)
 """Stands for a stored value that no expression of its own names (it is inside an argument): nothing a fix could change."""
 TRAINS = TORCH.words["back-propagates"] | TORCH.words["optimizer-words"]
-HALF_FIXES = TORCH.words["half-fixes"]
 
 
 def names_tested(test: ir.Expr) -> list[str]:
@@ -290,7 +289,7 @@ def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
     """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
     name, base = "", -1
     while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
-        if expr.func.name in HALF_FIXES:
+        if expr.func.name in TORCH.words["half-fixes"]:
             name, base = expr.func.name, expr.func.value.node
         else:
             break

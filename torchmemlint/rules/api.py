@@ -47,7 +47,6 @@ from torchmemlint.torch_facts.words import CallByName, HookEffect
 
 TENSOR_WORDS = (frozenset(TORCH.methods) | {Seen.TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
-GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
 GRAPH_NODES = TORCH.words["graph-nodes"]
 """Ways to the nodes of a graph, and from one to the next."""
@@ -476,7 +475,7 @@ def watches_gradients(world: World, root: FunctionRef, ends_here: bool) -> bool:
         inside = world.project.within(root.path, facts.qualname)
     return any(
         (
-            other.names & GRADIENT_HOOKS
+            other.names & TORCH.words["gradient-hooks"]
             and (not ends_here or other.qualname == facts.qualname or TORCH.names["keeps-gradient"] in other.names)
         )
         or any(

@@ -33,7 +33,6 @@ from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 STEPS = TORCH.words["environment-steps"]
-AROUND_TORCH = TORCH.words["around-torch"]
 OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
 """Top packages of frameworks with networks and gradients of their own."""
 FORWARDS = TORCH.words["forward"]
@@ -52,7 +51,9 @@ MAX_DEPTH = 3
 def is_of_another_framework(project: Project, path: str) -> bool:
     """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
     packages = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
-    return bool(packages & OTHER_FRAMEWORKS) and not any(word in each for each in packages for word in AROUND_TORCH)
+    return bool(packages & OTHER_FRAMEWORKS) and not any(
+        word in each for each in packages for word in TORCH.words["around-torch"]
+    )
 
 
 @memoized
@@ -138,7 +139,7 @@ def is_made_on_host(world: World, ref: FunctionRef, name: str) -> bool:
     facts, project = world.facts(ref), world.project
     texts = [text for bound, text in (*facts.bound, *facts.rebound) if bound == name]
     makers = {project.resolve(ref.path, text.removesuffix("()"), ref.qualname) for text in texts if text.endswith("()")}
-    if not texts or len(makers) < len(set(texts)) or any(project.says(word) for word in DEFAULT_DEVICE):
+    if not texts or len(makers) < len(set(texts)) or any(project.says(word) for word in TORCH.words["default-device"]):
         return False
     if not all(maker is not None and is_built_on_host(world, maker) for maker in makers):
         return False
@@ -191,7 +192,6 @@ def stays_on_host(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 
 MOVES = frozenset({TORCH.names["to-cuda"], TORCH.names["to-place"]}) | TORCH.words["other-devices"]
-DEFAULT_DEVICE = TORCH.words["default-device"]
 
 
 @memoized

@@ -143,7 +143,6 @@ SETTLED = re.compile(
 """Calls that ask for a setting, which stays as it is from one step to the next."""
 FLAG = re.compile(r"(self\.)?\w+")
 SWITCH = re.compile(r"[A-Za-z_][\w.]*")
-PHASE = TORCH.names["mode-of-training"]
 HOUSEKEEPING = frozenset({Effect.EMPTY_CACHE, Effect.NO_EFFECT})
 """What calls have for an effect that compute nothing: they care for memory, or print."""
 WEIGHTS = re.compile(
@@ -209,7 +208,7 @@ def switch_of(event: CallEffect, flow: Flow) -> str:
             last = name.rpartition(".")[2]
             if not SWITCH.fullmatch(name) or DEVICE.search(name):
                 continue
-            if last == PHASE or purpose.trains(last) or purpose.evaluates(last):
+            if last == TORCH.names["mode-of-training"] or purpose.trains(last) or purpose.evaluates(last):
                 continue
             if name in off:
                 return name

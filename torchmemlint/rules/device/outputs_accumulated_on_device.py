@@ -161,7 +161,6 @@ SMALL = re.compile(
 """Collections that by their name hold some numbers for each step, or indices."""
 JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_gather\w*)(_|$)", re.IGNORECASE)
 """Functions that put tensors together."""
-PUTS_TOGETHER = TORCH.words["joins"]
 COLLECTS = TORCH.words["fills-lists"]
 HELP = {
     False: "store `.cpu()` copies, or reduce each batch to the values that you need",
@@ -197,7 +196,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     words = facts.names
     if collects_each_batch(ref, runs):
         return True
-    return facts.qualname != MODULE and bool(words & PUTS_TOGETHER and words & COLLECTS) and may_find(ref, runs)
+    return facts.qualname != MODULE and bool(words & TORCH.words["joins"] and words & COLLECTS) and may_find(ref, runs)
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
@@ -214,7 +213,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     if silent is None and in_hook:
         silent = lives_for_one_batch(event, flow) or is_of_no_network(forwards)
     elif silent is None and info is not None:
-        silent = is_piece(event, forwards, info, flow)
+        silent = is_piece(forwards, info, flow)
         if silent is None and not flag:
             silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
@@ -405,7 +404,7 @@ TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TO
 """Methods that bring tensors to the host."""
 
 
-def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
+def is_piece(forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop iterates over layers, or over the pieces of one batch."""
     if flow.runs.is_forward(flow.record.root):
         return Fact("loop-over-pieces", "the loop iterates over the pieces of one batch")

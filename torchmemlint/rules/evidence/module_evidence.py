@@ -95,10 +95,9 @@ def makes_tuples(what: str, flow: Flow) -> bool:
 def tuple_classes(world: World, path: str) -> frozenset[str]:
     """The names of a file for classes of plain objects that a call makes."""
     bound = world.facts(FunctionRef(path, MODULE)).bound
-    return frozenset(name for name, made in bound if made.removesuffix("()").rpartition(".")[2] in TUPLE_MAKERS)
-
-
-TUPLE_MAKERS = TORCH.words["makes-plain-classes"]
+    return frozenset(
+        name for name, made in bound if made.removesuffix("()").rpartition(".")[2] in TORCH.words["makes-plain-classes"]
+    )
 
 
 def runs_no_network(what: str, flow: Flow) -> bool:
@@ -135,13 +134,12 @@ def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
         return True
     words = world.evidence(root).get(text, frozenset())
     return (
-        words >= OPTIMIZER_WORDS
+        words >= TORCH.words["optimizer-words"]
         or (TORCH.names["clears-gradients"] in words and not words & SURE)
         or f"{text}.param_groups" in world.facts(root).reads
     )
 
 
-OPTIMIZER_WORDS = TORCH.words["optimizer-words"]
 PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
 HANDS_OUT = TORCH.words["hands-out"]
 SURE = TORCH.words["sure-module-evidence"] | {"()"}
@@ -319,16 +317,13 @@ def may_be_bare_loss(event: Graph, flow: Flow) -> bool:
     """Whether what reads like a loss, of a class that is not known or not surely one with parameters, is given nothing that surely has a
     graph: few losses have parameters. A part of a result (``student, teacher = net(x)``) may have none where another one has."""
     name = event.what.partition("[")[0].rpartition(".")[2]
-    if LOSSES.isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
+    if TORCH.words["loss-classes"].isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
         return False
     record = flow.record
     above = [record.graphs[gid] for gid in record.ancestors(event.parents, lambda graph: is_part(record, graph))]
     if any(graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.gid in record.trained) for graph in above):
         return False
     return event.cls is None or not makes_parameters(flow.runs.world, event.cls)
-
-
-LOSSES = TORCH.words["loss-classes"]
 
 
 def makes_parameters(world: World, cls: ClassRef) -> bool:
@@ -380,11 +375,8 @@ def is_step_of_evaluated(event: Graph) -> bool:
     """Whether a module in evaluation mode is asked for a step by a name that Lightning gave to it, in a loop of the project's own:
     nothing but Lightning's loops switches grad mode off for it."""
     name = event.what.rpartition(".")[2]
-    of_lightning = name.endswith("_step") and TORCH.hooks.get((LIGHTNING, name)) == "grad-off"
+    of_lightning = name.endswith("_step") and TORCH.hooks.get((TORCH.names["lightning-module"], name)) == "grad-off"
     return event.training is False and bool(event.parents) and of_lightning
-
-
-LIGHTNING = TORCH.names["lightning-module"]
 
 
 def is_method_of_module(event: Graph, flow: Flow) -> bool:

@@ -18,7 +18,6 @@ from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
-ENABLES = TORCH.names["switches-grad-on"]
 CLEARS = TORCH.words["clears-gradients"]
 
 
@@ -52,7 +51,7 @@ def is_asked_for(event: Graph, flow: Flow) -> bool:
 def callees_with_enabled_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls in blocks alone that enable grad mode."""
     facts, project = world.facts(ref), world.project
-    if ENABLES not in facts.names:
+    if TORCH.names["switches-grad-on"] not in facts.names:
         return frozenset()
     called = [call.callee for call in facts.calls]
     enabled = [
@@ -116,7 +115,7 @@ def is_missing(event: Graph, flow: Flow) -> bool:
         return False
     mro = world.project.mro(cls)
     own = [each for each in mro if isinstance(each, ClassRef)]
-    if any(isinstance(each, str) and each not in BARE_BASES for each in mro):
+    if any(isinstance(each, str) and each not in TORCH.words["bare-bases"] for each in mro):
         return False
     words = frozenset[str]().union(*(facts.names for each in own for facts in world.project.within(each.path, each.qualname)))
     has = world.project.method(cls, name) or world.project.method(cls, "__getattr__") or world.project.attr(cls, name)
@@ -124,7 +123,6 @@ def is_missing(event: Graph, flow: Flow) -> bool:
     return not (has or below) and words.isdisjoint(SETS_BY_NAME)
 
 
-BARE_BASES = TORCH.words["bare-bases"]
 SETS_BY_NAME = TORCH.words["registers-by-name"] | {"setattr", "__dict__"}
 
 

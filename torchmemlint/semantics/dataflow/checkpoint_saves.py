@@ -22,7 +22,6 @@ from torchmemlint.semantics.size import assignments
 from torchmemlint.semantics.state import MODULE, World, memoized, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 
-SAVES = TORCH.words["saves-tensors"]
 COPIES = TORCH.words["copies-dicts"]
 """Functions that give a dict with the tensors of another."""
 MAX_NAMES = 6
@@ -172,7 +171,10 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
     out = []
     for place, one in enumerate(text.statements):
         for call in own_calls(one.statement) if not any(text.is_shut(test) for test in one.tests) else ():
-            if world.project.resolve(ref.path, dotted(call.func), ref.qualname) not in SAVES or len(call.args) < 2:
+            if (
+                world.project.resolve(ref.path, dotted(call.func), ref.qualname) not in TORCH.words["saves-tensors"]
+                or len(call.args) < 2
+            ):
                 continue
             kept = text.kept(call.args[0].value, place)
             on_host, elsewhere = kept if kept is not None else (frozenset[str](), frozenset[str]())

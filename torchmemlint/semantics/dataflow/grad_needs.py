@@ -32,7 +32,6 @@ STEPS = TORCH.words["may-step"]
 OPTIMIZERS = TORCH.words["may-train"]
 """What may back-propagate the loss that a method of ``STEPS`` is given."""
 KEEPING = frozenset(STORING) | TORCH.words["fills-by-key"]
-RESETS = TORCH.words["resets-gradients"]
 LIBRARIES = TORCH.words["adds-no-graph"] | TORCH.words["array-libraries"]
 
 Source = Callable[[ir.Call], bool]
@@ -353,7 +352,7 @@ def _gradients_in_place(world: World, body: list[ir.Stmt]) -> set[int]:
         inside: list[object] = []
         if isinstance(each, ir.Compare):
             inside = [each]
-        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in RESETS:
+        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in TORCH.words["resets-gradients"]:
             inside = [each.func.value]
         elif isinstance(each, (ir.Assign, ir.If)):
             inside = list(each.targets) if isinstance(each, ir.Assign) else [each.test]

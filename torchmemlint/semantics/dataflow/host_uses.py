@@ -21,10 +21,8 @@ PLAIN = TORCH.words["sizes"] | TORCH.words["asks-no-device"]
 """What is asked of a tensor or list that gives no tensor."""
 BY_NUMBERS = frozenset(TORCH.methods) - TORCH.words["meets-tensors"]
 """Methods of a tensor whose arguments may be numbers."""
-WITH_OPERAND = TORCH.words["meets-operands"]
 PARTS = TORCH.words["takes-parts"]
 NUMBERS = TORCH.words["reads-number"]
-COUNTS_UP = TORCH.words["counts-up"]
 TO_DEVICE = TORCH.words["to-device"]
 HOST_LIBRARIES = TORCH.words["array-libraries"] | TORCH.words["host-libraries"]
 READS = TORCH.words["reads-anywhere"]
@@ -179,7 +177,7 @@ class HostUses(FunctionTracker):
         elif last in BY_NUMBERS and any(
             isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
         ):
-            if last in WITH_OPERAND:
+            if last in TORCH.words["meets-operands"]:
                 self.note(f"`.{last}(…)` takes it with what may be on the device", whole=self.maker is None)
         return True
 
@@ -200,7 +198,7 @@ class HostUses(FunctionTracker):
             self.numbers.add(dotted(items[0]))
             self.take(items[1], iterable.args[0].value, state)
         else:
-            if name in COUNTS_UP:
+            if name in TORCH.words["counts-up"]:
                 self.numbers.add(dotted(target))
             self.bind(target, self.value(iterable, state), state)
 

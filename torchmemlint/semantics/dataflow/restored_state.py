@@ -9,7 +9,6 @@ from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
-RATES = TORCH.words["gives-rates"]
 OF_OPTIMIZERS = TORCH.words["of-schedulers"] | {TORCH.names["clears-gradients"]}
 """Methods of an optimizer: those of a scheduler, and one."""
 SCALES = TORCH.words["scales-losses"]
@@ -31,7 +30,7 @@ def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
     facts, evidence = world.facts(ref), world.evidence(ref)
     names = {receiver, *(text for name, text in facts.bound if name == receiver and "(" not in text)}
     words = frozenset[str]().union(*(evidence.get(name, frozenset()) for name in names))
-    if words & (RATES | SCALES):
+    if words & (TORCH.words["gives-rates"] | SCALES):
         return True
     read = {text.rpartition(".")[2] for text in facts.reads if text.rpartition(".")[0] in names}
     if not words <= OF_SCHEDULERS or not read <= OF_SCHEDULERS:

@@ -40,7 +40,6 @@ NUMBERS = TORCH.words["reads-out"]
 PLAIN = TORCH.words["makes-no-tensor"]
 MAKES_TENSORS = frozenset({Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.CUT, Effect.SOURCE, Effect.LEAF, Effect.DEVICE})
 KINDS = TORCH.words["other-types"]
-LOSS_WORDS = TORCH.words["loss-classes"]
 GOES_OVER = TORCH.words["goes-over"]
 
 
@@ -282,7 +281,7 @@ def _of_call(scope: NamesUsed, call: ir.Call, depth: int) -> bool | None:
         inside = kind_of(scope, call.func.value, depth)
         return True if last in ONLY_OF_TENSORS and inside is not False else inside
     words = set(last.lower().split("_"))
-    return True if words & LOSS_WORDS else None
+    return True if words & TORCH.words["loss-classes"] else None
 
 
 def _called(scope: NamesUsed, call: ir.Call) -> Iterator[NamesUsed]:

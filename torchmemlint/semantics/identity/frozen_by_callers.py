@@ -66,7 +66,7 @@ def functions_that_know(world: World, ref: FunctionRef, text: str) -> tuple[Func
 def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:
     """Whether a function may leave the module frozen that it calls ``text`` and of which it calls the ``methods``: all of
     its parameters, as none is thawed."""
-    if FREEZERS & methods or any(
+    if TORCH.words["freezing-methods"] & methods or any(
         "freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls
     ):
         return True
@@ -81,7 +81,6 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
     )
 
 
-FREEZERS = TORCH.words["freezing-methods"]
 NAMED = frozenset(name for name in TORCH.words["parameter-iterators"] if name.startswith("named_"))
 """Of what they give, loops take the names as well: facts do not say what such a pair is bound to."""
 OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")

@@ -24,11 +24,9 @@ KNOWN_PACKAGES = (
 )
 """Packages of which a table says what their calls do."""
 LOOKS_UP = TORCH.words["calls-by-name"] | {"globals", "vars"}
-TAKES_BY_TEXT = TORCH.words["takes-by-text"]
 RETURNS = re.compile(r"\breturn\b")
 SAME = TORCH.words["gives-itself"]
 """Methods of modules that give the module back."""
-ANY_MODULE = TORCH.words["any-module"]
 
 
 def is_known_package(absolute: str) -> bool:
@@ -71,7 +69,7 @@ def is_known(world: World, ref: FunctionRef, text: str, asked: Asked = frozenset
 
 def _is_class_known(world: World, ref: FunctionRef, text: str) -> bool:
     cls = world.project.class_of(ref.path, ref.qualname, text)
-    return isinstance(cls, ClassRef) or (cls is not None and cls not in ANY_MODULE and is_known_package(cls))
+    return isinstance(cls, ClassRef) or (cls is not None and cls not in TORCH.words["any-module"] and is_known_package(cls))
 
 
 def _is_known_maker(world: World, ref: FunctionRef, text: str, asked: Asked) -> bool:
@@ -158,5 +156,7 @@ def looks_up(world: World, path: str) -> bool:
     calls = [call for facts in world.project.module(path).functions for call in facts.calls]
     if any(call.callee in LOOKS_UP or "__dict__[" in call.callee for call in calls):
         return True
-    found = [call for call in calls if call.callee in TAKES_BY_TEXT and len(call.args) > 1 and not call.args[1].const]
+    found = [
+        call for call in calls if call.callee in TORCH.words["takes-by-text"] and len(call.args) > 1 and not call.args[1].const
+    ]
     return any(not call.args[0].name or call.args[0].name.partition(".")[0].partition("[")[0] in imported for call in found)

@@ -72,7 +72,6 @@ from torchmemlint.torch_facts.words import Effect
 
 ABSTRACT_WORDS = TORCH.words["abstract-words"]
 """The words of a body that only says that subclasses have one."""
-GIVES_ITSELF = TORCH.words["gives-itself"]
 EVALUATES = TORCH.names["evaluates"]
 
 
@@ -388,7 +387,8 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             return made
     found = m.world.project.class_of(path, method, f"self.{name}")
     made_by, _, last = bare.rpartition("().")
-    if found is None and made_by and last in GIVES_ITSELF - {EVALUATES}:  # one of several classes: `nn.L1Loss().to(device)`
+    # One of several classes: `nn.L1Loss().to(device)`.
+    if found is None and made_by and last in TORCH.words["gives-itself"] - {EVALUATES}:
         return constructed_attribute(m, f"{made_by}()", oid, name, text, method)
     if found is None:
         found = m.world.project.class_by_methods(path, method, f"self.{name}")

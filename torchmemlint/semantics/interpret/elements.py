@@ -245,7 +245,7 @@ def note_key(oid: int, name: str, state: State) -> None:
         state.vars[oid, KEYS] = keys | {key}
 
 
-def copy_contents(m: Machine, source: int, target: int, state: State) -> None:
+def copy_contents(source: int, target: int, state: State) -> None:
     state.meter.take(len(state.vars))
     for (owner, name), value in list(state.vars.items()):
         if owner == source and name.startswith("["):
@@ -259,7 +259,7 @@ def put_all(m: Machine, oid: int, atom: Atom, node: int, state: State) -> None:
     """Put into a dict what another mapping holds, or pairs give; what is not known to be either stands for all that it holds."""
     held = m.heap[atom.oid].kind if type(atom) is Obj else None
     if type(atom) is Obj and held is Kind.DICT:
-        copy_contents(m, atom.oid, oid, state)
+        copy_contents(atom.oid, oid, state)
         return
     value: Value = frozenset((atom,))
     if held in (Kind.LIST, Kind.SET):

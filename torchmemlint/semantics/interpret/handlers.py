@@ -203,12 +203,9 @@ def reads_error(node: object, names: frozenset[str]) -> bool:
     for inner in walk(node):
         if isinstance(inner, ir.Name) and inner.id in names:
             return True
-        if isinstance(inner, ir.Call) and dotted(inner.func).rpartition(".")[2] in READS_ERROR:
+        if isinstance(inner, ir.Call) and dotted(inner.func).rpartition(".")[2] in TORCH.words["reads-error"]:
             return True
     return False
-
-
-READS_ERROR = TORCH.words["reads-error"]
 
 
 def only_moves(tried: list[ir.Stmt]) -> bool:

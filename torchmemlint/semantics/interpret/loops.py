@@ -76,7 +76,7 @@ def note_loop(
 @handles(STATEMENTS, ir.For)
 def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
     iterable = evaluate(m, statement.iterable, state)
-    literals = literal_turns(statement.iterable, iterable)
+    literals = literal_turns(statement.iterable)
     if literals is not None:
         return unrolled(m, statement, literals, state)
     loop = (m.frame, statement.node)
@@ -360,7 +360,7 @@ def _may_grow(world: World, ref: FunctionRef, name: str) -> bool:
     )
 
 
-def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
+def literal_turns(expr: ir.Expr) -> list[Value] | None:
     """The turns of a loop over a short display of strings or truth values; None for any other loop."""
     if isinstance(expr, ir.Sequence) and 1 <= len(expr.items) <= 4:
         turns = []

@@ -79,8 +79,6 @@ FORWARD = TORCH.words["forward"]
 HOOKS = TORCH.words["forward-hooks"]
 SAYS_MODULE = TORCH.words["sure-module-evidence"] | {"eval"}
 """Methods that say, called without arguments, that a variable holds a module."""
-MAKES_MODEL = TORCH.words["makes-model"]
-SUPER_GIVES_NOTHING = TORCH.words["super-gives-nothing"]
 TO_DEVICE = TORCH.words["to-device"]
 RECORDED_BY_NAME = TORCH.words["recorded-by-name"]
 """Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
@@ -241,7 +239,7 @@ def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
                 return call_atom(m, key_atom, call, state)
     if name in FORWARD and oids and m.heap[oids[0]].kind in (Kind.MODULE, Kind.SELF):
         return run_forward(m, oids[0], call, state, "super().forward")
-    if name in SUPER_GIVES_NOTHING:
+    if name in TORCH.words["super-gives-nothing"]:
         return NONE
     return call_opaque(m, f"super().{name}", call, state)
 
@@ -343,7 +341,7 @@ def class_method(m: Machine, cls: ClassRef, name: str, call: Call, state: State)
         return call_atom(m, atom, call, state)
     if name == "apply" and m.world.project.is_subclass(cls, TORCH.names["autograd-function"]):
         return arithmetic(m, call.all(), call.node, state)
-    if name in MAKES_MODEL and m.world.is_module_class(cls):
+    if name in TORCH.words["makes-model"] and m.world.is_module_class(cls):
         return frozenset((Obj(m.allocate(Kind.MODULE, call.node, text_of(call.func), cls)),))
     return call_opaque(m, text_of(call.func), call, state)
 

@@ -62,7 +62,6 @@ DRAWING = TORCH.words["draws"]
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
-PLAIN_BASES = TORCH.words["plain-bases"]
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
 MAKES_NEW = TORCH.words["makes-new"]
@@ -154,7 +153,7 @@ def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -
         return False
     given = dict(call.keywords)
     mro = project.mro(cls)
-    plain = all(isinstance(base, ClassRef) or base.partition(".")[0] in PLAIN_BASES for base in mro)
+    plain = all(isinstance(base, ClassRef) or base.partition(".")[0] in TORCH.words["plain-bases"] for base in mro)
     if plain:
         own = [base for base in reversed(mro) if isinstance(base, ClassRef)]
         facts = [fact for base in own for fact in project.attrs(base)]
@@ -279,7 +278,8 @@ def is_guarded(m: Machine, known: GuardedMethod, call: Call) -> bool:
         return False
     if not known.keywords and not known.package:
         return True
-    return bool(known.keywords & call.keywords.keys()) or m.world.imports_package(m.path, known.package)
+    imported = (target.partition(".")[0] for _, target in m.world.project.imports(m.path))
+    return bool(known.keywords & call.keywords.keys()) or known.package in imported
 
 
 def me_or_plain(oid: int, effect: ModuleEffect) -> Value:

@@ -74,7 +74,7 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     state = State({}, mode, m.meter)
     bind_root(m, function, owner, state)
     for decorator in function.decorators:
-        check_decorator(m, decorator, function, decorator.node, state)
+        check_decorator(m, decorator, function, state)
     cached = [(d, cache) for d in function.decorators if (cache := cache_at(m, d)) is not None]
     m.weighs_evidence = m.weighs_evidence or bool(cached)
     given = {p.name: state.vars.get((m.frame, p.name), EMPTY) for p in function.params} if cached else {}

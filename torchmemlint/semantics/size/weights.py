@@ -16,7 +16,6 @@ from torchmemlint.torch_facts import TORCH
 
 MAX_CALLERS = 4
 """Calls that may give a network, each of which is followed."""
-WRAPPERS = TORCH.words["parallel"]
 CONTAINERS = TORCH.words["weightless-containers"]
 FORWARD = TORCH.names["forward"]
 """A network is run by its call, or by its method."""
@@ -185,7 +184,7 @@ def unwrapped(value: ir.Expr) -> ir.Expr:
     while isinstance(value, ir.Call):
         if isinstance(value.func, ir.Attr) and value.func.name in MOVES:
             value = value.func.value
-        elif dotted(value.func).rpartition(".")[2] in WRAPPERS and value.args:
+        elif dotted(value.func).rpartition(".")[2] in TORCH.words["parallel"] and value.args:
             value = value.args[0].value
         else:
             break

@@ -292,10 +292,6 @@ class World:
         bases = [base for cls in (owner, *mixed_in) for base in self.project.mro(cls) if isinstance(base, str)]
         return next((known for base in bases if (known := table.get((base, name))) is not None), None)
 
-    def imports_package(self, path: str, package: str) -> bool:
-        """Whether a file imports a top package of this name, or anything from it."""
-        return any(target.partition(".")[0] == package for _, target in self.project.imports(path))
-
     def ends_as_data(self, ref: FunctionRef, depth: int = 0) -> bool:
         """Whether a method turns what it works on into arrays or lists, and nothing back into tensors; itself, or by a method of
         its own class that it calls."""
