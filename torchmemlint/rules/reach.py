@@ -201,14 +201,10 @@ def _moves_by_itself(world: World, path: str) -> bool:
     return any(target.partition(".")[0] in MOVES_ITSELF for _, target in module.imports) or chooses_device(module)
 
 
-def is_of_host_program(flow: Flow) -> bool:
-    """Whether a program calls the root, by whatever way, in a project that never mentions CUDA, and neither does anything on that way
-    mention devices: what it wastes is memory of the host."""
-    return _is_called_on_host(flow.runs.world, flow.record.root)
-
-
 @memoized
-def _is_called_on_host(world: World, root: FunctionRef) -> bool:
+def is_of_host_program(world: World, root: FunctionRef) -> bool:
+    """Whether a program calls a root, by whatever way, in a project that never mentions CUDA, and neither does anything on that way
+    mention devices: what it wastes is memory of the host."""
     project = world.project
     if project.mentions_cuda():
         return False

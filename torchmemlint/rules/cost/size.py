@@ -92,7 +92,9 @@ def why_on_host(graph: Graph, flow: Flow) -> str:
     """Why a forward runs on the host, in words; "" where it may run on a device."""
     if is_without_gpu(graph.site):
         return "it runs only without a GPU"
-    if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
+    if is_of_host_program(flow.runs.world, flow.record.root) or (
+        not is_in_training_loop(graph, flow) and is_on_host(graph, flow)
+    ):
         return ON_HOST
     if is_read_on_host(graph, flow):
         return "it runs on the host, as `numpy()` of its result would raise for a tensor on a GPU"
@@ -139,7 +141,9 @@ def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
 def are_on_host(networks: Iterable[Graph], flow: Flow) -> bool:
     """Whether a program runs networks on the host: it moves nothing to a device, or moves none of these."""
     networks = [graph for graph in networks if not is_loss(graph, flow)]
-    return is_of_host_program(flow) or (bool(networks) and all(is_on_host(graph, flow) for graph in networks))
+    return is_of_host_program(flow.runs.world, flow.record.root) or (
+        bool(networks) and all(is_on_host(graph, flow) for graph in networks)
+    )
 
 
 def forwards_among(gids: frozenset[int], flow: Flow) -> list[Graph]:

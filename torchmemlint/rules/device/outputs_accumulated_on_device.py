@@ -206,7 +206,10 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     in_hook = is_batch_hook(flow.runs.world, record.root) or (info is None and is_never_emptied(event, flow))
     if not forwards or not (in_hook or info is not None):
         return
-    if not (flow.own(event.site) or (kept_by_callee_of_hook(event, flow) if in_hook else is_handed_on(event, forwards, flow))):
+    if not (
+        flow.own(event.site)  # else a method that the hook calls keeps it in the hook's own object
+        or (collecting_attribute(event, flow) is not None if in_hook else is_handed_on(event, forwards, flow))
+    ):
         return
     flag = "" if in_hook else flag_of_readers(event, flow)
     silent = is_small(event, flow) or is_taken_by_numpy(event, flow)
@@ -233,11 +236,6 @@ def is_handed_on(event: Store, forwards: Sequence[Graph], flow: Flow) -> bool:
         and (event.holder_frame < 0 or flow.own(Site(event.holder_frame, -1)))
         and all(flow.own(graph.site) for graph in forwards)
     )
-
-
-def kept_by_callee_of_hook(event: Store, flow: Flow) -> bool:
-    """Whether a method of the hook's own object, which the hook calls, keeps what is stored."""
-    return collecting_attribute(event, flow) is not None
 
 
 def is_never_emptied(event: Store, flow: Flow) -> bool:

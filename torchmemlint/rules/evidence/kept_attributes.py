@@ -35,7 +35,7 @@ def kept_by_module(event: Graph, flow: Flow) -> tuple[Fact, ...] | None:
         return None  # by way of an attribute: the call's own result is not
     if any(graph.gid in record.backwarded and is_state(graph, event, flow) for graph in record.graphs.values()):
         return None
-    if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
+    if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not any(reads_of_kept(event, event.cls, flow)):
         return ()
     trains = trains_where_it_is_known(flow.runs.world, record.root, event.what)
     return None if trains else (assumed.KEPT_BY_MODULE,)
@@ -79,14 +79,9 @@ def may_be_left(world: World, name: str) -> bool:
     )
 
 
-def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
-    """Whether code that knows the module by the same name reads an attribute that its forward may have set, or a property made of
-    one."""
-    return any(True for _ in reads_of_kept(event, cls, flow))
-
-
 def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
-    """Those attributes and properties, as they are read."""
+    """The attributes that a module's forward may have set, or properties made of one, as code reads them that knows the module by the
+    same name."""
     kept, start = set_by_methods(flow.runs.world, cls), event.what + "."
     for name in _read_where_it_is_known(flow.runs.world, flow.record.root, event.what) if kept else ():
         method = flow.runs.world.project.method(cls, name)

@@ -47,10 +47,10 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     if (
         not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
         or is_part(flow.record, event)
-        or turns_text_into_ids(event, flow)
+        or event.what in asked_for_arrays(flow.runs.world, flow.frame(event.site).ref)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
-        or makes_tuples(event.what, flow)
+        or event.what in tuple_classes(flow.runs.world, flow.record.root.path)
         or runs_no_network(event.what, flow)
     ):
         return False
@@ -71,29 +71,19 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     )
 
 
-def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
-    """Whether what is called is a tokenizer or processor, by an argument that says in which arrays it gives its ids: no model takes
-    one. The call is that of the function in which it stands."""
-    return event.what in asked_for_arrays(flow.runs.world, flow.frame(event.site).ref)
-
-
 @memoized
 def asked_for_arrays(world: World, ref: FunctionRef) -> frozenset[str]:
-    """What a function calls with such an argument."""
+    """The tokenizers and processors that a function calls, by an argument that says in which arrays they give their ids: no model takes
+    one."""
     return frozenset(call.callee for call in world.facts(ref).calls if ARRAYS.intersection(call.keywords))
 
 
 ARRAYS = TORCH.words["chooses-arrays"]
 
 
-def makes_tuples(what: str, flow: Flow) -> bool:
-    """Whether a name of the root's file is a class of named tuples: ``Batch = namedtuple("Batch", "x y")``."""
-    return what in tuple_classes(flow.runs.world, flow.record.root.path)
-
-
 @memoized
 def tuple_classes(world: World, path: str) -> frozenset[str]:
-    """The names of a file for classes of plain objects that a call makes."""
+    """The names of a file for classes of plain objects that a call makes: ``Batch = namedtuple("Batch", "x y")``."""
     bound = world.facts(FunctionRef(path, MODULE)).bound
     return frozenset(
         name for name, made in bound if made.removesuffix("()").rpartition(".")[2] in TORCH.words["makes-plain-classes"]
@@ -114,14 +104,10 @@ def runs_no_network(what: str, flow: Flow) -> bool:
     return 0 < len(namesakes) <= MAX_CALLERS and not any(may_run_network(ref, flow) for ref in namesakes)
 
 
-def takes_a_step(what: str, flow: Flow) -> bool:
-    """Whether some call of this name in the function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
-    parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
-    return _takes_a_step(flow.runs.world, flow.record.root, what)
-
-
 @memoized
-def _takes_a_step(world: World, root: FunctionRef, what: str) -> bool:
+def takes_a_step(world: World, root: FunctionRef, what: str) -> bool:
+    """Whether some call of this name in a function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
+    parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
     facts = world.facts(root)
     given = dict.fromkeys(arg.name for call in facts.calls if call.callee == what for arg in call.args if arg.name)
     return any(asks_for_parameters(name) or is_optimizer(name, root, world) for name in given)
@@ -221,7 +207,9 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
 
 def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     """As ``evidence_of``, by the class and by what the code does with it."""
-    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_plain_object(event, flow)):
+    if event.cls is None and (
+        takes_a_step(flow.runs.world, flow.record.root, event.what) or views_a_dict(event) or is_of_plain_object(event, flow)
+    ):
         return ModuleEvidence.NONE
     of_a_method = event.cls is None and event.what.rpartition(".")[2] != TORCH.names["forward"]
     if event.kind is GraphKind.FORWARD and of_a_method and runs_no_network(event.what, flow):

@@ -166,7 +166,7 @@ def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
     record, world = flow.record, flow.runs.world
     family = descendants(record, event.gid)
     passed = [sink for gid in family for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED]
-    if any(flow.own(sink.site) and takes_a_step(sink.how, flow) for sink in passed):
+    if any(flow.own(sink.site) and takes_a_step(flow.runs.world, flow.record.root, sink.how) for sink in passed):
         return True
     stepping = [
         each for each in record.events.values() if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP

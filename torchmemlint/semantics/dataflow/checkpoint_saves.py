@@ -346,7 +346,8 @@ class Text:
             for place, one in enumerate(text.statements)
             if isinstance(one.statement, ir.Return) and one.statement.value is not None
         ]
-        if any(moves_to_host(value) for value, _ in given) and calls_itself(self.world, ref):
+        calls_itself = any(caller.ref == ref for caller in self.world.project.callers(ref).calls)
+        if calls_itself and any(moves_to_host(value) for value, _ in given):
             return HOST
         found = [text.kept(value, place) for value, place in given]
         return found[0] if found and all(one == found[0] for one in found) else None
@@ -395,10 +396,6 @@ def is_item_of(target: ir.Expr, name: str) -> bool:
     if not isinstance(target, ir.Subscript):
         return False
     return is_item_of(target.value, name) or (isinstance(target.value, ir.Name) and target.value.id == name)
-
-
-def calls_itself(world: World, ref: FunctionRef) -> bool:
-    return any(caller.ref == ref for caller in world.project.callers(ref).calls)
 
 
 def moves_to_host(expr: ir.Expr) -> bool:

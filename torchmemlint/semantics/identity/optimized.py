@@ -43,7 +43,7 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
     sight holds them, while one holds another module's."""
     places = _places(world, ref, text)
     return bool(places) and all(
-        _is_copy_in(world, where, name)
+        _is_copy_within(world, *where_known(world, where, name), name)
         and not _is_part_of_held(world, where, name)
         and not _is_held_by_giver(world, where, name)
         for where, name in places
@@ -222,10 +222,6 @@ def _assigned(world: World, ref: FunctionRef, facts: FunctionFacts, made: str) -
 
 def _params(world: World, ref: FunctionRef) -> frozenset[str]:
     return frozenset(param.name for param in world.header(ref).params)
-
-
-def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    return _is_copy_within(world, *where_known(world, ref, text), text)
 
 
 @memoized

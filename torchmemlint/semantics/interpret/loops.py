@@ -295,7 +295,7 @@ def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:
         case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
             return len(items)
         case ir.Name():
-            return _length(m, iterable.id)
+            return _length(m.world, m.ref, iterable.id)
         case ir.Call(func=ir.Name(id="enumerate"), args=args) if args:
             return turns_over(m, args[0].value, state)
         case ir.Call(func=ir.Name(id="range"), args=args):
@@ -312,19 +312,15 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
             known = only_const(evaluate(m, expr, state))
             return known.value if known is not None and type(known.value) is int else None
         case ir.Call(func=ir.Name(id="len"), args=[ir.Arg(value=ir.Name() as name)]):
-            return length if (length := _length(m, name.id)) >= 0 else None
+            return length if (length := _length(m.world, m.ref, name.id)) >= 0 else None
         case _:
             return None
 
 
-def _length(m: Machine, name: str) -> int:
+@memoized
+def _length(world: World, ref: FunctionRef, name: str) -> int:
     """The length of the longest display that the function binds a name to, where it binds it to these alone, and nothing can add to
     them; -1 where there is none."""
-    return _length_of_display(m.world, m.ref, name)
-
-
-@memoized
-def _length_of_display(world: World, ref: FunctionRef, name: str) -> int:
     facts = world.facts(ref)
     if name in {param.name for param in facts.params} or any(name == each for each, _ in facts.bound):
         return -1  # what is bound to a display has no text

@@ -8,7 +8,7 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.identity import is_made_parametric, is_never_chosen, parametric_attributes
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import MODULE, Call, Mode, Shape, World, memoized
+from torchmemlint.semantics.state import MODULE, Mode, Shape, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 CALLS_INSIDE = 2
@@ -85,15 +85,11 @@ def is_imported(world: World, path: str, receiver: str) -> bool:
     return any(local == root for local, _ in world.project.imports(path))
 
 
-def guards_itself(world: World, name: str, call: Call) -> bool:
+@memoized
+def guards_itself(world: World, name: str, shape: Shape) -> bool:
     """Whether most methods in the project that a call of that name may mean, by its arguments, switch grad mode off by
     themselves: by decorator, or inside. Those that only hand on to another object's method of that name, as they are called, say
     nothing."""
-    return _guard_themselves(world, name, call.shape)
-
-
-@memoized
-def _guard_themselves(world: World, name: str, shape: Shape) -> bool:
     methods = [ref for ref in world.project.methods_named(name) if shape.fits(world.header(ref).params)]
     guarding = {ref for ref in methods if guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]

@@ -302,7 +302,7 @@ def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) 
     if name in TORCH.part_methods:
         return frozenset((Obj(oid),))
     if name in FORWARD or runs_it(m, name, effect, call):
-        if guards_itself(m.world, name, call):
+        if guards_itself(m.world, name, call.shape):
             return guarded_result(m, name, call)
         other = None if name in FORWARD else gives_no_forward(m, name, call, state)
         if other is not None:

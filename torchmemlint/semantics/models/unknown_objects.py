@@ -143,7 +143,7 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
     """What a call that is not visible returns, if the last part of its name shows that; else None."""
     values = call.all()
     for name in dict.fromkeys((last, *methods_kept(m, call, oid))) if oid >= 0 else ():
-        if name not in TORCH.words["forward"] and guards_itself(m.world, name, call):
+        if name not in TORCH.words["forward"] and guards_itself(m.world, name, call.shape):
             cut_all(m, call, state, "no_grad")
             return guarded_result(m, name, call)
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
@@ -268,7 +268,7 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     """What no tensor has: a method, or a network that the object holds (``nets.generator(x)``), by the name where nothing else tells."""
     if is_method_of_builtin(m.heap[oid].cls, name) or is_method_of_text(m, name, call):
         return PLAIN
-    if name not in COMMON_METHODS and guards_itself(m.world, name, call):
+    if name not in COMMON_METHODS and guards_itself(m.world, name, call.shape):
         return guarded_result(m, name, call)
     if name in TORCH.part_methods and not call.all() and not m.world.project.methods_named(name):
         return frozenset((Obj(oid),))

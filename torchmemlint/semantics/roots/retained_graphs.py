@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, takewhile
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -296,10 +296,7 @@ def exclusive(first: Site, second: Site) -> bool:
 
 
 def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    count = 0
-    while count < min(len(left), len(right)) and left[count] == right[count]:
-        count += 1
-    return left[:count]
+    return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
