@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import everything, walk
+from torchmemlint.lower.walk import everything, names_inside
 from torchmemlint.lower.written import dotted
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
@@ -79,7 +79,7 @@ def _gets_frozen(world: World, ref: FunctionRef, name: str) -> bool:
 def gives_back(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function returns what it calls by that name, alone or among others."""
     returned = [each.value for each in everything(world.body(ref)) if isinstance(each, ir.Return) and each.value is not None]
-    return any(name in names_in(value) for value in returned)
+    return any(name in names_inside(value) for value in returned)
 
 
 def binds(world: World, ref: FunctionRef, name: str, callee: str) -> bool:
@@ -88,13 +88,9 @@ def binds(world: World, ref: FunctionRef, name: str, callee: str) -> bool:
         isinstance(each, ir.Assign)
         and isinstance(each.value, ir.Call)
         and dotted(each.value.func) == callee
-        and any(name in names_in(target) for target in each.targets)
+        and any(name in names_inside(target) for target in each.targets)
         for each in everything(world.body(ref))
     )
-
-
-def names_in(expr: ir.Expr) -> set[str]:
-    return {part.id for part in walk(expr) if isinstance(part, ir.Name)}
 
 
 def is_frozen_in(facts: FunctionFacts, name: str) -> bool:

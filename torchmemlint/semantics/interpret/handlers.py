@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
@@ -567,27 +567,22 @@ def keeping(body: list[ir.Stmt], name: str | None) -> int:
 
 def always_leaves(body: list[ir.Stmt]) -> bool:
     """Whether every path through a block ends in raise, return, break or continue."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, (ir.Raise, ir.Return, ir.Break, ir.Continue)):
-        return True
+    return ends_by(lambda last: isinstance(last, (ir.Raise, ir.Return, ir.Break, ir.Continue)), body)
+
+
+def ends_by(leaves: Callable[[ir.Stmt], bool], body: list[ir.Stmt]) -> bool:
+    """Whether every path through a block ends in such a statement."""
+    last = body[-1] if body else None
     if isinstance(last, ir.If):
-        return always_leaves(last.then) and always_leaves(last.orelse)
-    return False
+        return ends_by(leaves, last.then) and ends_by(leaves, last.orelse)
+    return last is not None and leaves(last)
 
 
 def always_raises(body: list[ir.Stmt]) -> bool:
-    """Whether every path through a block ends in ``raise``."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ir.Raise):
-        return True
-    if isinstance(last, ir.If):
-        return always_raises(last.then) and always_raises(last.orelse)
-    return (
-        isinstance(last, ir.ExprStmt)
-        and isinstance(last.value, ir.Call)
-        and dotted(last.value.func) in TORCH.words["ends-process"]
-    )
+    """Whether every path through a block ends in ``raise``, or ends the process."""
+
+    def raises(last: ir.Stmt) -> bool:
+        call = last.value if isinstance(last, ir.ExprStmt) else None
+        return isinstance(last, ir.Raise) or (isinstance(call, ir.Call) and dotted(call.func) in TORCH.words["ends-process"])
+
+    return ends_by(raises, body)
