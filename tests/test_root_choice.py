@@ -217,7 +217,7 @@ def test_tests_are_not_run_for_their_names(world: World) -> None:
 
 def test_a_backward_is_seen_over_calls(world: World) -> None:
     assert root_choice.reaches(world, FunctionRef("m.py", "get_trained"), root_choice.BACKWARD)
-    assert not root_choice.reaches(world, FunctionRef("m.py", "get_trained"), root_choice.BACKWARD, depth=1)
+    assert not root_choice.reaches(world, FunctionRef("m.py", "get_trained"), root_choice.BACKWARD, 1)
     assert not root_choice.reaches(world, FunctionRef("m.py", "get_parameter"), root_choice.BACKWARD)
 
 

@@ -18,7 +18,7 @@ def weights(source: str, name: str = "net", function: str = "<module>") -> Weigh
     """What is said of a name in one file."""
     text = HEAD + textwrap.dedent(source)
     project = Project.build([module_facts("m.py", text)])
-    return weights_of(World(project, Settings(), {"m.py": text}.__getitem__), (FunctionRef("m.py", function), name))
+    return weights_of(World(project, Settings(), {"m.py": text}.__getitem__), FunctionRef("m.py", function), name)
 
 
 def in_torch(source: str, name: str = "net") -> int:

@@ -481,13 +481,13 @@ def _not_reported(outcome: Outcome) -> Iterable[str]:
     """What was found, too, and why it is not reported."""
     more = "more " if outcome.findings else ""
     if outcome.baselined:
-        yield f"{outcome.baselined} {more}{_are('finding', outcome.baselined)} in the baseline."
+        yield f"{outcome.baselined} {more}{_findings_are(outcome.baselined)} in the baseline."
     if outcome.stale:
-        yield f"{outcome.stale} {_are('finding', outcome.stale)} in the baseline but no longer found; run `--prune-baseline`."
+        yield f"{outcome.stale} {_findings_are(outcome.stale)} in the baseline but no longer found; run `--prune-baseline`."
     if outcome.unchanged:
-        yield f"{outcome.unchanged} {more}{_are('finding', outcome.unchanged)} on lines that did not change."
+        yield f"{outcome.unchanged} {more}{_findings_are(outcome.unchanged)} on lines that did not change."
     if outcome.unconfirmed:
-        yield f"{outcome.unconfirmed} {more}{_are('finding', outcome.unconfirmed)} not confirmed by an experiment."
+        yield f"{outcome.unconfirmed} {more}{_findings_are(outcome.unconfirmed)} not confirmed by an experiment."
 
 
 def not_printed(outcome: Outcome) -> Iterable[str]:
@@ -503,8 +503,8 @@ def not_printed(outcome: Outcome) -> Iterable[str]:
         yield f"{' and '.join(words for words, _ in parts)} not shown: {', '.join(option for _, option in parts)}."
 
 
-def _are(noun: str, count: int) -> str:
-    return f"{noun} is" if count == 1 else f"{noun}s are"
+def _findings_are(count: int) -> str:
+    return "finding is" if count == 1 else "findings are"
 
 
 def colored(asked: str, out: TextIO) -> bool:

@@ -23,7 +23,7 @@ from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.rules.fact import Fact
 from torchmemlint.rules.reach import is_of_another_framework
 from torchmemlint.rules.scorecard import intercepts, points_of
-from torchmemlint.semantics.roots import Runs
+from torchmemlint.semantics.roots import Runs, is_part
 from torchmemlint.semantics.state import (
     CONTAINERS,
     GRAPH_KINDS,
@@ -258,7 +258,7 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
         lines = [f"  {name}: {words.value(value)}" for name, value in sorted(values.items())]
         if lines:
             yield from (title, *lines)
-    made = [g for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in GRAPH_KINDS and not flow.is_part(g)]
+    made = [g for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in GRAPH_KINDS and not is_part(record, g)]
     events = [e for e in [*record.events.values(), *made] if words.here(e.site)]
     happens = sorted({line for e in events if (line := words.event(e))} | set(words.sinks()))
     if happens:

@@ -8,12 +8,16 @@ import os
 def repository_root(inside: str = "") -> str:
     """The folder around the current one (or ``inside``) that has ``.git``, else that one: other programs count paths from
     there."""
-    folder = here = os.path.abspath(inside or os.getcwd())
+    here = os.path.abspath(inside or os.getcwd())
+    return checkout_of(here) or here
+
+
+def checkout_of(folder: str) -> str | None:
+    """The folder with ``.git`` at or above an absolute one, None where there is none."""
     while not os.path.exists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return here
-        folder = above
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return None
     return folder
 
 

@@ -145,7 +145,7 @@ class FunctionResults:
         around, now = world.query_log.current, QueryTrace()
         world.query_log.current = now
         try:
-            same = bool(world.memoize(find, key) == before)
+            same = bool(world.memoize(find, *key) == before)
         except Exception:  # whoever needs the answer runs into it again
             return False
         finally:

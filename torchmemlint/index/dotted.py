@@ -14,7 +14,6 @@ _DOTTED = re.compile(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$")
 _COMPARISONS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not"}
 
 # `x = x.to(device)` and `x = nn.DataParallel(x)` leave x what it was, as far as facts go.
-_SAME_METHODS = TORCH.words["gives-itself"]
 _SAME_WRAPPERS = TORCH.words["parallel"] | TORCH.words["hands-module-on"]
 
 
@@ -221,7 +220,7 @@ def is_same(name: str, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call):
         return False
     func = value.func
-    if isinstance(func, ast.Attribute) and func.attr in _SAME_METHODS and dotted(func.value) == name:
+    if isinstance(func, ast.Attribute) and func.attr in TORCH.words["gives-itself"] and dotted(func.value) == name:
         return True
     last = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
     return last in _SAME_WRAPPERS and bool(value.args) and dotted(value.args[0]) == name

@@ -24,7 +24,6 @@ MAX_DEPTH = 8
 """Managers that are made of others, and callers of callers whose arguments decide, at the most."""
 
 # What another package, which is not visible, calls its managers that switch grad mode off.
-_MAKES_MANAGERS = TORCH.words["makes-managers"]
 _SAYS_OFF = re.compile(r"(^|\.)(inference(_mode)?|(no|without|disable)_?grad(ient)?s?)(\.|$)", re.IGNORECASE)
 
 
@@ -145,7 +144,7 @@ class Effects:
             effects: list[GradEffect | None] = [
                 self.manager_effect(ref.path, ref.qualname, left, depth + 1) for left in facts.leaves[-1:]
             ]
-        elif any(each.callee.rpartition(".")[2] in _MAKES_MANAGERS for each in facts.decorators):
+        elif any(each.callee.rpartition(".")[2] in TORCH.words["makes-managers"] for each in facts.decorators):
             effects = [self.last_effect(ref, managers, depth + 1) for managers in facts.yields]
         else:
             effects = [self.manager_effect(ref.path, ref.qualname, each, depth + 1) for each in facts.returned]

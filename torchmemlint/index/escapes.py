@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torchmemlint.index import keys
 from torchmemlint.index.arguments import params_given
@@ -17,8 +17,6 @@ from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH, TorchFacts
-
-_STARTS_THREADS = TORCH.words["starts-threads"]
 
 
 class Escapes:
@@ -35,23 +33,25 @@ class Escapes:
 
     def escapes(self, ref: FunctionRef) -> bool:
         """Whether a function may be called by code that is not visible."""
-        name = ref.qualname.rpartition(".")[2]
-        facts = self._reader.header(ref)
-        if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
-            return True
-        for word in self._resolver.with_aliases([name]):
+        return self._is_had_or_registered(ref) or any(True for _ in self._readings(ref))
+
+    def _readings(self, ref: FunctionRef) -> Iterator[tuple[FunctionRef, str, bool]]:
+        """What is read that may be a function: where, by which text, and whether it surely may."""
+        for word in self._resolver.with_aliases([ref.qualname.rpartition(".")[2]]):
             for reader, text in self._resolver.tables.reads(word):
                 values = self._points_to.values(reader.path, reader.qualname, text)
-                if any(ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)):
-                    return True
-                if not values and "." in text and facts.owner and self._might_mean(reader, text, ref):
-                    return True
-        return False
+                meant = any(
+                    ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)
+                )
+                may_be = not values and "." in text and bool(self._reader.header(ref).owner)
+                if meant or (may_be and self._might_mean(reader, text, ref)):
+                    yield reader, text, meant
 
-    def _is_had_by_name(self, facts: Head, name: str) -> bool:
-        """Whether a method may be had, or called, without its name as an attribute in the text."""
-        tables = self._resolver.tables
-        return bool(facts.owner) and (tables.is_looked_up(name) or _called_implicitly(name) or tables.is_put_together(name))
+    def _is_had_or_registered(self, ref: FunctionRef) -> bool:
+        """Whether a method may be had, or called, without its name as an attribute in the text, or a decorator keeps the function."""
+        facts, name, tables = self._reader.header(ref), ref.qualname.rpartition(".")[2], self._resolver.tables
+        had = tables.is_looked_up(name) or _called_implicitly(name) or tables.is_put_together(name) if facts.owner else False
+        return had or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators)
 
     def handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls that run a function which they are given (``pool.map(score, batches)``), where all that is done with ``ref`` as
@@ -66,23 +66,14 @@ class Escapes:
         return self._given_to_runners(FunctionRef(ref.path, around), name)
 
     def _find_handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
-        name = ref.qualname.rpartition(".")[2]
-        facts = self._reader.header(ref)
-        if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+        if self._is_had_or_registered(ref):
             return ()
         found: list[Caller] = []
-        for word in self._resolver.with_aliases([name]):
-            for reader, text in self._resolver.tables.reads(word):
-                values = self._points_to.values(reader.path, reader.qualname, text)
-                meant = any(
-                    ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)
-                )
-                if not meant and (values or "." not in text or not facts.owner or not self._might_mean(reader, text, ref)):
-                    continue
-                runs = self._given_to_runners(reader, text) if meant else ()
-                if not runs:
-                    return ()
-                found += runs
+        for reader, text, meant in self._readings(ref):
+            runs = self._given_to_runners(reader, text) if meant else ()
+            if not runs:
+                return ()
+            found += runs
         return tuple(sorted(set(found), key=lambda caller: (caller.ref, caller.call.place)))
 
     def _given_to_runners(self, reader: FunctionRef, text: str) -> tuple[Caller, ...]:
@@ -119,7 +110,9 @@ class Escapes:
     def starts_a_thread(self, caller: Caller) -> bool:
         """Whether a call that is given a function runs it in a thread of its own, which starts with grad mode on."""
         values = self._points_to.values(caller.ref.path, caller.ref.qualname, caller.call.callee)
-        return bool(values) and all(isinstance(value, Outside) and value.name in _STARTS_THREADS for value in values)
+        return bool(values) and all(
+            isinstance(value, Outside) and value.name in TORCH.words["starts-threads"] for value in values
+        )
 
     def _runs_inside(self, reader: FunctionRef, call: CallFact, values: Sequence[Value], text: str) -> list[Caller]:
         """Where functions of the project that are given ``text`` call it, if each of them does no more with it than that: in the call

@@ -240,8 +240,8 @@ def callable_use(walk: Walk, node: ast.expr) -> CallableUse:
         return either(callable_use(walk, node.body), callable_use(walk, node.orelse))
     if isinstance(node, ast.Call):
         args = tuple(
-            [plain_argument_fact(walk, "*" if isinstance(a, ast.Starred) else "", a) for a in node.args]
-            + [plain_argument_fact(walk, k.arg or "**", k.value) for k in node.keywords]
+            [plain_argument_fact("*" if isinstance(a, ast.Starred) else "", a) for a in node.args]
+            + [plain_argument_fact(k.arg or "**", k.value) for k in node.keywords]
         )
         if isinstance(node.func, ast.IfExp):
             then, other = callable_use(walk, node.func.body), callable_use(walk, node.func.orelse)
@@ -250,7 +250,7 @@ def callable_use(walk: Walk, node: ast.expr) -> CallableUse:
     return CallableUse(dotted(node), (), False)
 
 
-def plain_argument_fact(walk: Walk, keyword: str, node: ast.expr) -> ArgFact:
+def plain_argument_fact(keyword: str, node: ast.expr) -> ArgFact:
     node = node.value if isinstance(node, ast.Starred) else node
     name = dotted(node)
     const = "" if name else literal(node)

@@ -19,7 +19,6 @@ from torchmemlint.index.statements import block
 from torchmemlint.index.walk import MAX_DEPTH, Walk, finished
 from torchmemlint.torch_facts import TORCH
 
-_BINDS_UNSEEN = TORCH.words["binds-unseen"]
 _ATTRIBUTE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 
 
@@ -57,7 +56,7 @@ def _facts_of(walk: Walk, path: str, recovered: bool) -> ModuleFacts:
         recovered
         or path.endswith(".ipynb")
         or any([name[0] == "*" for name in names])
-        or not all(map(_BINDS_UNSEEN.isdisjoint, words))
+        or not all(map(TORCH.words["binds-unseen"].isdisjoint, words))
     ):
         top.unsure.add(ANY_NAME)
     rows = len(walk.lines) - (not walk.lines[-1])

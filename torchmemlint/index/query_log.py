@@ -36,8 +36,8 @@ class QueryTrace:
     notes: list[str] = field(default_factory=list)
     speaks: bool = True
     """Whether a note was made on the way; without the queries, nothing else of a result concerns who uses it."""
-    answer: tuple[Callable[..., Any], Hashable, object] | None = None
-    """What can be asked again: a function of the engine, its argument, and the result."""
+    answer: tuple[Callable[..., Any], Any, object] | None = None
+    """What can be asked again: a function of the engine, its arguments, and the result."""
     closed: tuple[tuple[Query, ...], tuple[QueryTrace, ...], tuple[str, ...]] | None = None
 
     def close(self) -> None:

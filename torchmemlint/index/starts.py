@@ -33,9 +33,6 @@ _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_to
 _FUNCTION_HOOKS = TORCH.words["function-hooks"]
 """Methods of a ``Function`` that torch calls itself, with grad mode off."""
 
-_LIGHTNING = TORCH.names["lightning-module"]
-_OF_LIGHTNING = TORCH.words["lightning-methods"]
-_HOOKS = TORCH.names["lightning-hooks"]
 MAX_TO_BACKWARD = 3
 """Calls from a function that is handed on to one that back-propagates."""
 _DRIVEN = sorted(TORCH.words["driven-module"], reverse=True)
@@ -45,7 +42,11 @@ _DRIVEN = sorted(TORCH.words["driven-module"], reverse=True)
 def may_call(base: str, name: str) -> bool:
     """Whether a class that is not visible may call a method of this name: of Lightning's module all methods are known, and its
     hooks, of which there are more in each version, are named ``on_…``."""
-    return TORCH.class_kind(base) is not ClassKind.LIGHTNING_MODULE or name.startswith(_HOOKS) or name in _OF_LIGHTNING
+    return (
+        TORCH.class_kind(base) is not ClassKind.LIGHTNING_MODULE
+        or name.startswith(TORCH.names["lightning-hooks"])
+        or name in TORCH.words["lightning-methods"]
+    )
 
 
 @dataclass(slots=True)
@@ -176,7 +177,11 @@ class Starts:
         if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
             return StartMode.OFF
         name = ref.qualname.rpartition(".")[2]
-        if facts.owner and name not in _DRIVEN and self._torch.hooks.get((_LIGHTNING, name)) is HookEffect.GRAD_OFF:
+        if (
+            facts.owner
+            and name not in _DRIVEN
+            and self._torch.hooks.get((TORCH.names["lightning-module"], name)) is HookEffect.GRAD_OFF
+        ):
             methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _DRIVEN]
             if all(method is not None and not self._calls.callers(method).calls for method in methods):
                 return (

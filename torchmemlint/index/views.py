@@ -9,8 +9,6 @@ from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, Module
 from torchmemlint.index.references import TOP
 from torchmemlint.torch_facts import TORCH
 
-_BACKWARD = TORCH.words["back-propagates"]
-
 
 def by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
     """By name; of several definitions the last, but of a property its getter."""
@@ -63,7 +61,7 @@ def bound_names(module: ModuleFacts) -> set[str]:
 
 
 def calls_backward(facts: FunctionFacts) -> bool:
-    return any(call.callee.rpartition(".")[2] in _BACKWARD for call in facts.calls)
+    return any(call.callee.rpartition(".")[2] in TORCH.words["back-propagates"] for call in facts.calls)
 
 
 def inside(functions: dict[str, FunctionFacts], qualname: str) -> dict[str, FunctionFacts]:

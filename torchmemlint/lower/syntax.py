@@ -10,7 +10,6 @@ from torchmemlint.torch_facts import TORCH
 INSIDE = ir.Const(-1, None)
 """Stands for a stored value that no expression of its own names (it is inside an argument): nothing a fix could change."""
 TRAINS = TORCH.words["back-propagates"] | TORCH.words["optimizer-words"]
-HALF_FIXES = TORCH.words["half-fixes"]
 
 
 def names_tested(test: ir.Expr) -> list[str]:
@@ -236,17 +235,23 @@ def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
             return []
 
 
+def every_block(statement: ir.Stmt) -> list[list[ir.Stmt]]:
+    """As ``nested_blocks``, with the body of a function or class."""
+    match statement:
+        case ir.FunctionDef():
+            return [statement.function.body]
+        case ir.ClassDef():
+            return [statement.body]
+        case _:
+            return nested_blocks(statement)
+
+
 def has_siblings(body: list[ir.Stmt], node: int) -> bool:
     """Whether a statement, given by its node, stands in a block with others; functions and classes inside the body included."""
     for statement in body:
         if statement.node == node:
             return len(body) > 1
-        blocks = nested_blocks(statement)
-        if isinstance(statement, ir.FunctionDef):
-            blocks = [statement.function.body]
-        elif isinstance(statement, ir.ClassDef):
-            blocks = [statement.body]
-        if any(has_siblings(block, node) for block in blocks):
+        if any(has_siblings(block, node) for block in every_block(statement)):
             return True
     return False
 
@@ -260,12 +265,7 @@ def gates_of(body: list[ir.Stmt], node: int, around: tuple[str, ...] = ()) -> tu
             gates = (*around, every_text(statement.test))
         elif isinstance(statement, ir.Try) and statement.handlers:
             gates = (*around, "try")
-        blocks = nested_blocks(statement)
-        if isinstance(statement, ir.FunctionDef):
-            blocks = [statement.function.body]
-        elif isinstance(statement, ir.ClassDef):
-            blocks = [statement.body]
-        for block in blocks:
+        for block in every_block(statement):
             found = gates_of(block, node, gates)
             if found is not None:
                 return found
@@ -289,7 +289,7 @@ def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
     """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
     name, base = "", -1
     while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
-        if expr.func.name in HALF_FIXES:
+        if expr.func.name in TORCH.words["half-fixes"]:
             name, base = expr.func.name, expr.func.value.node
         else:
             break

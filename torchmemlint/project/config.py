@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from torchmemlint.errors import ConfigError
 from torchmemlint.files.checkout import is_inside, leads_out, repository_root
@@ -45,18 +46,11 @@ def _globs_to_selectors(value: object) -> tuple[tuple[str, tuple[str, ...]], ...
     return tuple((str(glob), _strings(selectors)) for glob, selectors in value.items())
 
 
-def _severity(value: object) -> Severity:
-    words = [severity.value for severity in Severity]
+def _level(levels: type[Severity] | type[Confidence], value: object) -> Severity | Confidence:
+    words = [level.value for level in levels]
     if value not in words:
         raise ValueError(f"must be one of {', '.join(words)}{closest(value, words) if isinstance(value, str) else ''}")
-    return Severity(value)
-
-
-def _confidence(value: object) -> Confidence:
-    words = [confidence.value for confidence in Confidence]
-    if value not in words:
-        raise ValueError(f"must be one of {', '.join(words)}{closest(value, words) if isinstance(value, str) else ''}")
-    return Confidence(value)
+    return levels(value)
 
 
 def _version(value: object) -> tuple[int, int]:
@@ -89,8 +83,8 @@ KEYS: dict[str, Callable[[object], object]] = {
     "extend-exclude": _strings,
     "force-exclude": _flag,
     "respect-gitignore": _flag,
-    "fail-on": _severity,
-    "min-confidence": _confidence,
+    "fail-on": partial(_level, Severity),
+    "min-confidence": partial(_level, Confidence),
     "notes": _flag,
     "unsafe-fixes": _flag,
     "fixable": _strings,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from torchmemlint.errors import ConfigError
+from torchmemlint.files.checkout import checkout_of
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import kind, read_beginning
 from torchmemlint.project.config import Configuration
@@ -192,12 +193,9 @@ def _leads_out(link: str, top: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _repository(folder: str) -> str | None:
-    """The folder with ``.git`` at or above an absolute one, None where there is none."""
-    while not os.path.exists(os.path.join(folder, ".git")):
-        folder, below = os.path.dirname(folder), folder
-        if folder == below:
-            return None
-    return os.path.realpath(folder)
+    """As ``checkout_of``, without links."""
+    found = checkout_of(folder)
+    return None if found is None else os.path.realpath(found)
 
 
 def excluded_by_hand(path: str, is_folder: bool, settings: Settings) -> bool:

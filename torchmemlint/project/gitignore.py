@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from torchmemlint.files.checkout import checkout_of
 from torchmemlint.files.reading import MAX_SETTINGS_BYTES, as_text, read_file
 from torchmemlint.project.globs import FOLDERS, Globs, pieces_of
 
@@ -86,17 +87,7 @@ def ignore_files(folder: str) -> tuple[IgnoreFile, ...]:
     if parent == folder:
         return ()
     above = ignore_files(parent)
-    in_repository = bool(above) or _in_repository(parent)
-    return (*above, *read_ignore_file(folder)) if in_repository else ()
-
-
-def _in_repository(folder: str) -> bool:
-    while not os.path.exists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return False
-        folder = parent
-    return True
+    return (*above, *read_ignore_file(folder)) if above or checkout_of(parent) is not None else ()
 
 
 def ignores_above(top: str) -> tuple[IgnoreFile, ...]:

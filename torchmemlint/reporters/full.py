@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from torchmemlint.files.quoting import printable
 from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Span
@@ -234,18 +235,19 @@ def _changed_rows(lines: Lines, edits: Sequence[Edit]) -> list[tuple[str, int, s
             first, last = group[0].span.start.row, max(edit.span.end.row for edit in group)
             old = [lines.row(row) for row in range(first, last + 1)]
             new = _edited(lines, group, first, last)
-            same = 0
-            while same < min(len(old), len(new)) and old[same] == new[same]:
-                same += 1
-            tail = 0
-            while tail < min(len(old), len(new)) - same and old[-1 - tail] == new[-1 - tail]:
-                tail += 1
+            same = _alike(old, new)
+            tail = _alike(old[same:][::-1], new[same:][::-1])
             changed += [("-", first + same + i, text) for i, text in enumerate(old[same : len(old) - tail])]
             changed += [("+", first + shift + same + i, text) for i, text in enumerate(new[same : len(new) - tail])]
             shift += len(new) - len(old)
     except IndexError:
         return []
     return changed
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """How many rows at the start of both are the same."""
+    return sum(1 for _ in takewhile(lambda rows: rows[0] == rows[1], zip(old, new, strict=False)))
 
 
 def _edited(lines: Lines, edits: Sequence[Edit], first: int, last: int) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchmemlint.findings import Finding, Fix, FlowStep, Severity, Span
-from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.queries.contents import MAX_INSIDE
 from torchmemlint.lower.syntax import gates_of
 from torchmemlint.lower.written import short as short
@@ -26,8 +26,8 @@ from torchmemlint.rules.program import facts_of
 from torchmemlint.rules.scorecard import confidence_of, probability, unless_of
 from torchmemlint.semantics.dataflow import Written, uses_of, written
 from torchmemlint.semantics.identity import says_any
-from torchmemlint.semantics.mode import Reason, family, mentions_devices, purpose, why_not_run
-from torchmemlint.semantics.roots import Runs, is_part
+from torchmemlint.semantics.mode import Reason, family, purpose, why_not_run
+from torchmemlint.semantics.roots import Runs
 from torchmemlint.semantics.state import (
     MODULE,
     Backward,
@@ -39,6 +39,7 @@ from torchmemlint.semantics.state import (
     Seen,
     Site,
     World,
+    memoized,
     shows_no_tensor,
 )
 from torchmemlint.torch_facts import TORCH
@@ -46,7 +47,6 @@ from torchmemlint.torch_facts.words import CallByName, HookEffect
 
 TENSOR_WORDS = (frozenset(TORCH.methods) | {Seen.TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
-GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
 GRAPH_NODES = TORCH.words["graph-nodes"]
 """Ways to the nodes of a graph, and from one to the next."""
@@ -287,7 +287,7 @@ class Flow:
 
     def also_calls(self, site: Site, names: frozenset[str]) -> bool:
         """Whether the site's function calls one of these absolute names as well."""
-        return self.runs.world.memoize(_calls_one_of, (self.frame(site).ref, names))
+        return _calls_one_of(self.runs.world, self.frame(site).ref, names)
 
     def class_says(self, site: Site, words: frozenset[str]) -> bool:
         """Whether the site's function, or a method of its class, says one of these words."""
@@ -296,7 +296,7 @@ class Flow:
         prefix = (facts.owner or facts.qualname) + "."
         return any(
             other.names & words
-            for other in self.runs.world.within(ref.path, prefix[:-1])
+            for other in self.runs.world.project.within(ref.path, prefix[:-1])
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
 
@@ -328,21 +328,20 @@ class Flow:
 
     def trains_in_another_phase(self, graph: Graph) -> bool:
         """Whether the same call's result is back-propagated in another phase of this function."""
-        for other in self.runs.records(self.record.root):
-            if other is self.record:
-                continue
-            if any(is_twin(twin, graph) and twin.gid in other.backwarded for twin in other.graphs.values()):
-                return True
-        return False
+        return any(other is not self.record for other in self._trained_in(graph))
+
+    def _trained_in(self, graph: Graph) -> list[Record]:
+        """The records of this function in which the same call's result is back-propagated."""
+        return [
+            other
+            for other in self.runs.records(self.record.root)
+            if any(is_twin(twin, graph) and twin.gid in other.backwarded for twin in other.graphs.values())
+        ]
 
     def training_test(self, graph: Graph) -> tuple[str, str]:
         """The test that says in which phase the same call's result is back-propagated, as this record has it, and as it is where
         that is so: ("optimizer is None", "optimizer is not None"). Two empty texts where no one test of the root says it."""
-        trained = [
-            dict(other.assumptions)
-            for other in self.runs.records(self.record.root)
-            if any(is_twin(twin, graph) and twin.gid in other.backwarded for twin in other.graphs.values())
-        ]
+        trained = [dict(other.assumptions) for other in self._trained_in(graph)]
         found = [
             (key.partition(":")[2], value)
             for key, value in self.record.assumptions
@@ -360,19 +359,11 @@ class Flow:
             if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP)
         )
 
-    def device_words(self) -> bool:
-        """As ``root_choice.mentions_devices``, of the root."""
-        return mentions_devices(self.runs.world, self.record.root)
-
     def on_cuda(self) -> bool:
         """Whether something is moved to a CUDA device in the function, or to a device that is not named in a project that works
         with CUDA."""
         flags = self.record.flags
-        return RecordFlag.ON_CUDA in flags or (RecordFlag.ON_SOME_DEVICE in flags and self.mentions_cuda())
-
-    def mentions_cuda(self) -> bool:
-        """Whether the project works with CUDA devices anywhere."""
-        return self.runs.world.project.mentions_cuda()
+        return RecordFlag.ON_CUDA in flags or (RecordFlag.ON_SOME_DEVICE in flags and self.runs.world.project.mentions_cuda())
 
     def called_in_training(self, by_trainers: bool = False) -> bool:
         """Whether some caller of the root is a module's forward or computes a loss (or, ``by_trainers``, back-propagates
@@ -394,10 +385,6 @@ class Flow:
             todo = sorted(set(callers))
         return False
 
-    def is_part(self, graph: Graph) -> bool:
-        """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
-        return is_part(self.record, graph)
-
     def callee(self, site: Site) -> str:
         """The text of what is called at a site, the arguments of calls inside it left out: "super(…).forward"."""
         try:
@@ -408,10 +395,7 @@ class Flow:
 
     def root_is_module(self) -> bool:
         """Whether the root is a method of an ``nn.Module``, or of a class that may be one."""
-        header = self.runs.world.header(self.record.root)
-        return (
-            bool(header.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, header.owner)) is not False
-        )
+        return self.runs.world.is_of_module(self.record.root) is not False
 
     def root_is_entry(self) -> bool:
         """Whether the program begins with the root: it has no callers, and needs none."""
@@ -425,12 +409,6 @@ class Flow:
             return False
         fates = [self.runs.fate_here(self.record, gid) for gid in self.record.hook_arguments]
         return not any(fate.only_cut for fate in fates) or not all(fate.only_cut or fate.never_read for fate in fates)
-
-    def watches_gradients(self, ends_here: bool) -> bool:
-        """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
-        the root reads require grad: its graphs are wanted without a visible backward. What ``ends_here``, in numbers, asks for no
-        gradient of a parameter that another method watches; of an activation that keeps its own it may."""
-        return self.runs.world.memoize(_watches_gradients, (self.record.root, ends_here))
 
     def shown_tensor(self, gid: int) -> bool:
         """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
@@ -483,18 +461,21 @@ def holds(test: str, value: bool) -> str:
     return f"bool({test})" if value and not test.endswith(".training") else test if value else f"not {test}"
 
 
-def _watches_gradients(world: World, key: tuple[FunctionRef, bool]) -> bool:
-    root, ends_here = key
+@memoized
+def watches_gradients(world: World, root: FunctionRef, ends_here: bool) -> bool:
+    """Whether a root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
+    the root reads require grad: its graphs are wanted without a visible backward. What ``ends_here``, in numbers, asks for no
+    gradient of a parameter that another method watches; of an activation that keeps its own it may."""
     facts = world.facts(root)
     if any(own.names & GRAPH_NODES for _, own in family(world, root)):
         return True
     prefix = (facts.owner or facts.qualname) + "."
-    inside = world.within(root.path, prefix[:-1])
+    inside = world.project.within(root.path, prefix[:-1])
     if len(inside) > MAX_INSIDE:
-        inside = world.within(root.path, facts.qualname)
+        inside = world.project.within(root.path, facts.qualname)
     return any(
         (
-            other.names & GRADIENT_HOOKS
+            other.names & TORCH.words["gradient-hooks"]
             and (not ends_here or other.qualname == facts.qualname or TORCH.names["keeps-gradient"] in other.names)
         )
         or any(
@@ -522,7 +503,7 @@ def argument(event: CallEffect, position: int, keyword: str):  # type: ignore[no
     return None
 
 
-def _calls_one_of(world: World, asked: tuple[FunctionRef, frozenset[str]]) -> bool:
-    ref, names = asked
+@memoized
+def _calls_one_of(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
     callees = dict.fromkeys(call.callee for call in world.facts(ref).calls)
     return any(world.project.resolve(ref.path, callee, ref.qualname) in names for callee in callees)

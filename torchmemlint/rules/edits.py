@@ -12,7 +12,7 @@ from torchmemlint.findings import Edit, Fix, Position, Safety, Span
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower.syntax import has_siblings
 from torchmemlint.semantics.dataflow import shown
-from torchmemlint.semantics.state import MODULE, CallEffect, Record, Site, World
+from torchmemlint.semantics.state import MODULE, CallEffect, Record, Site, World, memoized
 
 KEYWORD = re.compile(r"(?P<comma>,\s*)?\b\w+\s*=\s*\Z")
 COMMA = re.compile(r"\s*(?P<comma>,\s*)?")
@@ -138,7 +138,7 @@ class Edits:
         """The name for torch in code written above a row, and the module to import where none is bound there for sure; (None,
         None) where "torch" is taken. ``around`` is the first row of the function that the code is in: an import anywhere at the
         left margin serves it, and one above it in the function. A decorator is in none, and needs an import above it."""
-        for number, is_indented, name in self.world.memoize(imports_of_torch, path):
+        for number, is_indented, name in imports_of_torch(self.world, path):
             served = number < row if is_indented or not around else True
             if served and (not is_indented or 0 < around < number):
                 return name, None
@@ -210,6 +210,7 @@ def imported(line: str) -> Iterator[tuple[str, str]]:
             yield (name.strip(), target.strip()) if name else (target.partition(".")[0], target.partition(".")[0])
 
 
+@memoized
 def imports_of_torch(world: World, path: str) -> tuple[tuple[int, bool, str], ...]:
     """Where a file imports torch: the row, whether it is indented, and the name."""
     lines = [(row, line) for row, line in enumerate(world.lines(path), 1) if "import " in line]

@@ -8,7 +8,7 @@ from torchmemlint.rules.card import About
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.identity import says_any
 from torchmemlint.semantics.roots import Runs
-from torchmemlint.semantics.state import MODULE, Mode, Record, RecordFlag, World
+from torchmemlint.semantics.state import MODULE, Mode, Record, RecordFlag, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 SWITCHES = TORCH.words["grad-words"]
@@ -27,10 +27,11 @@ def facts_of(runs: Runs, record: Record, about: About) -> Iterator[Fact]:
             yield Fact("not-called", "other files use its file, and nothing visible calls the function", Known.ASSUMED)
         if says_any(world, root.path, SWITCHES):
             yield Fact("file-knows-grad-mode", "who wrote the file knows grad mode: it is switched in another place of it")
-        elif world.memoize(_switches, ""):
+        elif _switches(world):
             yield Fact("project-knows-grad-mode", "who wrote the project knows grad mode: another file switches it")
 
 
-def _switches(world: World, _: str) -> bool:
+@memoized
+def _switches(world: World) -> bool:
     """Whether any function of the project switches grad mode."""
     return any(map(world.project.says, sorted(SWITCHES)))

@@ -28,12 +28,11 @@ from torchmemlint.semantics.mode import (
     trains_in_a_loop,
 )
 from torchmemlint.semantics.roots import MAX_CALLERS
-from torchmemlint.semantics.state import MODULE, Graph, GraphKind, Site, World
+from torchmemlint.semantics.state import MODULE, Graph, GraphKind, Site, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
 STEPS = TORCH.words["environment-steps"]
-AROUND_TORCH = TORCH.words["around-torch"]
 OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
 """Top packages of frameworks with networks and gradients of their own."""
 FORWARDS = TORCH.words["forward"]
@@ -52,9 +51,12 @@ MAX_DEPTH = 3
 def is_of_another_framework(project: Project, path: str) -> bool:
     """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
     packages = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
-    return bool(packages & OTHER_FRAMEWORKS) and not any(word in each for each in packages for word in AROUND_TORCH)
+    return bool(packages & OTHER_FRAMEWORKS) and not any(
+        word in each for each in packages for word in TORCH.words["around-torch"]
+    )
 
 
+@memoized
 def runs_another_framework(world: World, path: str) -> bool:
     """As ``is_of_another_framework``, worked out once a file."""
     return is_of_another_framework(world.project, path)
@@ -137,7 +139,7 @@ def is_made_on_host(world: World, ref: FunctionRef, name: str) -> bool:
     facts, project = world.facts(ref), world.project
     texts = [text for bound, text in (*facts.bound, *facts.rebound) if bound == name]
     makers = {project.resolve(ref.path, text.removesuffix("()"), ref.qualname) for text in texts if text.endswith("()")}
-    if not texts or len(makers) < len(set(texts)) or any(project.says(word) for word in DEFAULT_DEVICE):
+    if not texts or len(makers) < len(set(texts)) or any(project.says(word) for word in TORCH.words["default-device"]):
         return False
     if not all(maker is not None and is_built_on_host(world, maker) for maker in makers):
         return False
@@ -190,29 +192,26 @@ def stays_on_host(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 
 MOVES = frozenset({TORCH.names["to-cuda"], TORCH.names["to-place"]}) | TORCH.words["other-devices"]
-DEFAULT_DEVICE = TORCH.words["default-device"]
 
 
+@memoized
 def _moves_by_itself(world: World, path: str) -> bool:
     """Whether a file chooses a device, or imports what does."""
     module = world.project.module(path)
     return any(target.partition(".")[0] in MOVES_ITSELF for _, target in module.imports) or chooses_device(module)
 
 
-def is_of_host_program(flow: Flow) -> bool:
-    """Whether a program calls the root, by whatever way, in a project that never mentions CUDA, and neither does anything on that way
+@memoized
+def is_of_host_program(world: World, root: FunctionRef) -> bool:
+    """Whether a program calls a root, by whatever way, in a project that never mentions CUDA, and neither does anything on that way
     mention devices: what it wastes is memory of the host."""
-    return flow.runs.world.memoize(_is_called_on_host, flow.record.root)
-
-
-def _is_called_on_host(world: World, root: FunctionRef) -> bool:
     project = world.project
     if project.mentions_cuda():
         return False
     seen, todo, ran = {root: None}, [root], False
     while todo and len(seen) <= MAX_ON_THE_WAY:
         ref = todo.pop()
-        if world.memoize(_moves_by_itself, ref.path):
+        if _moves_by_itself(world, ref.path):
             return False
         ran = ran or (ref.path != root.path and (ref.qualname == MODULE or ref.qualname.rpartition(".")[2] == "main"))
         above = [caller.ref for caller in project.callers(ref).calls if caller.ref not in seen]
@@ -330,6 +329,7 @@ def is_made(cls: ClassRef, world: World) -> bool:
     )
 
 
+@memoized
 def is_part_of_tests(world: World, ref: FunctionRef) -> bool:
     """Whether a function is a unit test, a method below ``unittest.TestCase``, or called by such methods alone."""
     if world.project.is_test(ref) or is_of_test_case(world, ref):
@@ -382,12 +382,13 @@ def is_called_in_loops(ref: FunctionRef, flow: Flow, epochs: bool = True, depth:
     world = flow.runs.world
     callers = [caller for caller in world.project.callers(ref).calls if not is_guarded(caller, flow)]
     return len(callers) > MAX_CALLERS or any(
-        (caller.call.loops and (epochs or not world.memoize(_is_once_an_epoch, caller)))
+        (caller.call.loops and (epochs or not _is_once_an_epoch(world, caller)))
         or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, epochs, depth + 1))
         for caller in callers
     )
 
 
+@memoized
 def _is_once_an_epoch(world: World, caller: Caller) -> bool:
     """Whether a call stands in a loop that trains in a loop inside it, there or in a function that it calls, which may be that of the call,
     and not by itself."""
@@ -401,14 +402,15 @@ def _is_once_an_epoch(world: World, caller: Caller) -> bool:
             inside = True
             continue
         for callee in callees(world, caller.ref, call).refs:
-            if callee != caller.ref and world.memoize(back_propagates, callee):
-                in_loop = call.loops > around or world.memoize(_trains_in_own_loop, callee)
+            if callee != caller.ref and back_propagates(world, callee):
+                in_loop = call.loops > around or _trains_in_own_loop(world, callee)
                 if not in_loop:
                     return False
                 inside = True
     return inside
 
 
+@memoized
 def _trains_in_own_loop(world: World, ref: FunctionRef) -> bool:
     """Whether a function back-propagates in a loop, its own or, called in a loop, that of a step."""
     own = [call for _, facts in family(world, ref) for call in facts.calls if call.callee.rpartition(".")[2] == BACKWARD]

@@ -112,10 +112,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Fact]:
     if holder is None:
         yield Fact("no-name-left", "no caller visibly holds what it deletes while memory is needed")
         return
-    found = world.function(holder.caller)
-    assert found is not None
     names = " and ".join(f"`{name}`" for name in holder.names)
-    span = found[1].span(holder.node)  # type: ignore[attr-defined]
+    span = world.lowered(holder.caller.path, holder.caller.qualname).span(holder.node)
     yield Draft(
         flow.at(
             RULE,

@@ -143,7 +143,6 @@ SETTLED = re.compile(
 """Calls that ask for a setting, which stays as it is from one step to the next."""
 FLAG = re.compile(r"(self\.)?\w+")
 SWITCH = re.compile(r"[A-Za-z_][\w.]*")
-PHASE = TORCH.names["mode-of-training"]
 HOUSEKEEPING = frozenset({Effect.EMPTY_CACHE, Effect.NO_EFFECT})
 """What calls have for an effect that compute nothing: they care for memory, or print."""
 WEIGHTS = re.compile(
@@ -209,7 +208,7 @@ def switch_of(event: CallEffect, flow: Flow) -> str:
             last = name.rpartition(".")[2]
             if not SWITCH.fullmatch(name) or DEVICE.search(name):
                 continue
-            if last == PHASE or purpose.trains(last) or purpose.evaluates(last):
+            if last == TORCH.names["mode-of-training"] or purpose.trains(last) or purpose.evaluates(last):
                 continue
             if name in off:
                 return name
@@ -394,12 +393,11 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
     if callers is None or not callers.calls or callers.escapes or depth == MAX_HOLDERS_ABOVE:
         return True
     for caller in callers.calls:
-        owner = world.header(caller.ref).owner
+        holder = world.class_of_method(caller.ref)
         if is_test(caller.ref.path, caller.ref.qualname):
             continue
-        if not owner:
+        if holder is None:
             return True
-        holder = ClassRef(caller.ref.path, owner)
         made = (caller.ref.qualname, f"{caller.call.callee}()")
         names = {fact.name for fact in project.attrs(holder) if (fact.method, fact.value) == made}
         if not names:
@@ -410,7 +408,7 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
         elif any(
             call.callee in (f"self.{name}.eval", f"self.{name}.train")
             for name in names
-            for method in world.within(holder.path, holder.qualname)
+            for method in world.project.within(holder.path, holder.qualname)
             for call in method.calls
         ):
             return True
@@ -419,10 +417,9 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
 
 def is_measurement(flow: Flow) -> bool:
     """Whether the function returns, or computes what it returns of, how much memory was in use."""
-    found = flow.runs.world.function(flow.record.root)
-    if found is None or not any(MEASURES.search(call.callee) for call in flow.runs.world.facts(flow.record.root).calls):
+    if not any(MEASURES.search(call.callee) for call in flow.runs.world.facts(flow.record.root).calls):
         return False
-    nodes = list(nodes_of(found[0].body))
+    nodes = list(nodes_of(flow.runs.world.body(flow.record.root)))
     measured = {
         target.id
         for node in nodes

@@ -130,7 +130,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
         return False
     depths: dict[str, int] = {}
     again = {call.callee for call in facts.calls if call.args and depths.setdefault(call.callee, call.loops) != call.loops}
-    return any(runs.world.memoize(is_shown_to_run_model, (ref, callee)) for callee in sorted(again))
+    return any(is_shown_to_run_model(runs.world, ref, callee) for callee in sorted(again))
 
 
 WIDE = frozenset(name.rpartition(".")[2] for name in TORCH.words["wide-exceptions"])

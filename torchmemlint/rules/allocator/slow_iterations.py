@@ -12,8 +12,6 @@ from torchmemlint.semantics.state import Backward, CallEffect, GraphKind
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 
-COUNTS_FORWARDS = TORCH.words["counts-forwards"]
-WRITERS = TORCH.words["writes-pictures"]
 SAVES_PICTURE = ".fromarray().save"
 MAX_CALLEES = 4
 """Functions that a call may mean, each of which is looked at."""
@@ -56,7 +54,7 @@ COMPARES = re.compile(r"[%<>]|==|\bfirst\b")
 
 def is_writer(call: CallFact) -> bool:
     """Whether a call writes a picture: ``cv2.imwrite(path, image)``, ``Image.fromarray(image).save(path)``."""
-    return call.callee.rpartition(".")[2] in WRITERS or call.callee.endswith(SAVES_PICTURE)
+    return call.callee.rpartition(".")[2] in TORCH.words["writes-pictures"] or call.callee.endswith(SAVES_PICTURE)
 
 
 def generates(event: CallEffect, flow: Flow) -> str:
@@ -96,9 +94,9 @@ def runs_many(call: CallFact, ref: FunctionRef, flow: Flow) -> bool:
         return True
     asked = {arg.keyword for arg in call.args}
     return not (
-        asked.isdisjoint(COUNTS_FORWARDS)
+        asked.isdisjoint(TORCH.words["counts-forwards"])
         or flow.runs.world.project.callees(ref.path, ref.qualname, call.callee).refs
-        or flow.runs.world.methods_named(call.callee.rpartition(".")[2])
+        or flow.runs.world.project.methods_named(call.callee.rpartition(".")[2])
     )
 
 

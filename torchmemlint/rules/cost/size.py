@@ -30,7 +30,17 @@ from torchmemlint.semantics.size import (
     sizes_of,
     weights_of,
 )
-from torchmemlint.semantics.state import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, RecordFlag, SinkKind, World
+from torchmemlint.semantics.state import (
+    CALLED_KINDS,
+    CERTAIN_KINDS,
+    Backward,
+    Graph,
+    GraphKind,
+    RecordFlag,
+    SinkKind,
+    World,
+    memoized,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -82,7 +92,9 @@ def why_on_host(graph: Graph, flow: Flow) -> str:
     """Why a forward runs on the host, in words; "" where it may run on a device."""
     if is_without_gpu(graph.site):
         return "it runs only without a GPU"
-    if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
+    if is_of_host_program(flow.runs.world, flow.record.root) or (
+        not is_in_training_loop(graph, flow) and is_on_host(graph, flow)
+    ):
         return ON_HOST
     if is_read_on_host(graph, flow):
         return "it runs on the host, as `numpy()` of its result would raise for a tensor on a GPU"
@@ -91,7 +103,7 @@ def why_on_host(graph: Graph, flow: Flow) -> str:
 
 def tiny_count(graph: Graph, flow: Flow) -> int:
     """The parameters of the network that a forward runs, where they are few and none of its layers goes over positions; else 0."""
-    weights = weights_of(flow.runs.world, (flow.frame(graph.site).ref, graph.what))
+    weights = weights_of(flow.runs.world, flow.frame(graph.site).ref, graph.what)
     return 0 if weights is None or weights.count > TINY or weights.spatial else weights.count
 
 
@@ -109,12 +121,12 @@ def why_little(networks: Iterable[tuple[FunctionRef, str]], more: bool, flow: Fl
     optimizer."""
     world = flow.runs.world
     networks = [*networks]
-    found = [weights_of(world, network) for network in networks]
+    found = [weights_of(world, *network) for network in networks]
     counts = [each.count for each in found if each is not None]
     if counts and len(counts) == len(found) and BYTES * sum(counts) * (3 if more else 1) < LARGE_BYTES:
         return f"small here: its networks have {in_words(sum(counts))} parameters"
-    about = sum(world.memoize(estimate_of, network) for network in networks)
-    twice = more and world.memoize(keeps_optimizers, None)
+    about = sum(estimate_of(world, *network) for network in networks)
+    twice = more and keeps_optimizers(world)
     return "" if BYTES * about * (2 if twice else 1) >= LARGE_BYTES else SIZE_UNKNOWN
 
 
@@ -129,7 +141,9 @@ def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
 def are_on_host(networks: Iterable[Graph], flow: Flow) -> bool:
     """Whether a program runs networks on the host: it moves nothing to a device, or moves none of these."""
     networks = [graph for graph in networks if not is_loss(graph, flow)]
-    return is_of_host_program(flow) or (bool(networks) and all(is_on_host(graph, flow) for graph in networks))
+    return is_of_host_program(flow.runs.world, flow.record.root) or (
+        bool(networks) and all(is_on_host(graph, flow) for graph in networks)
+    )
 
 
 def forwards_among(gids: frozenset[int], flow: Flow) -> list[Graph]:
@@ -204,7 +218,7 @@ def wraps_a_layer(graph: Graph, flow: Flow) -> bool:
         TORCH.methods.get(name) in SHAPES or (holder == "self" and world.project.method(cls, name) is None)
         for holder, _, name in calls
     )
-    return plain and world.memoize(is_one_layer, (flow.frame(graph.site).ref, graph.what))
+    return plain and is_one_layer(world, flow.frame(graph.site).ref, graph.what)
 
 
 SHAPES = frozenset({Effect.VIEW, Effect.DEVICE, Effect.SHAPE})
@@ -267,23 +281,24 @@ def hangs_for_sure(gid: int, graph: Graph, flow: Flow) -> bool:
 def are_dense(graph: Graph, flow: Flow) -> bool:
     """Whether every visible network that a forward may be of is made of narrow linear layers alone."""
     classes = classes_of(graph, flow)
-    if classes and all(isinstance(cls, ClassRef) and flow.runs.world.memoize(is_class_of_dense, cls) for cls in classes):
+    if classes and all(isinstance(cls, ClassRef) and is_class_of_dense(flow.runs.world, cls) for cls in classes):
         return True
-    world, asked = flow.runs.world, (flow.frame(graph.site).ref, graph.what)
-    return world.memoize(sizes_of, asked).visible and world.memoize(is_made_of_dense, asked)
+    asked = (flow.runs.world, flow.frame(graph.site).ref, graph.what)
+    return sizes_of(*asked).visible and is_made_of_dense(*asked)
 
 
 def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:
     """The classes of what was called, as far as they are visible: what the engine knows of it, else what callers give for it."""
     if graph.cls is not None:
         return (graph.cls,)
-    return flow.runs.world.memoize(_classes_given, (flow.frame(graph.site).ref, graph.what))
+    return _classes_given(flow.runs.world, flow.frame(graph.site).ref, graph.what)
 
 
-def _classes_given(world: World, asked: tuple[FunctionRef, str]) -> tuple[ClassRef | str, ...]:
+@memoized
+def _classes_given(world: World, ref: FunctionRef, text: str) -> tuple[ClassRef | str, ...]:
     """The classes of a name or an attribute of a function: of the arguments that its calls, or those of the constructor that stores
     one, give for it; a deep copy is of the class of what it copies."""
-    return _given(world, *asked, 0)
+    return _given(world, ref, text, 0)
 
 
 def _given(world: World, ref: FunctionRef, text: str, depth: int) -> tuple[ClassRef | str, ...]:
@@ -291,11 +306,8 @@ def _given(world: World, ref: FunctionRef, text: str, depth: int) -> tuple[Class
     ref = FunctionRef(ref.path, facts.qualname)  # a lambda has the facts of the function around it
     if text in {param.name for param in facts.params}:
         return project.classes_given(ref, text)
-    name = text.removeprefix("self.")
-    if name == text or not facts.owner or not name.isidentifier() or depth == MAX_DEPTH:
-        return ()
     found: dict[ClassRef | str, None] = {}
-    for fact, owner in project.attr(ClassRef(ref.path, facts.owner), name):
+    for fact, owner in world.assigned(ref, text) if depth < MAX_DEPTH else ():
         maker = FunctionRef(owner.path, fact.method)
         source = copied(world, maker, text) if fact.value.startswith(DEEP_COPIES) else fact.value
         if not fact.method or source in ("", text):

@@ -7,7 +7,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.demand import is_unread
 from torchmemlint.semantics.roots import Fate
-from torchmemlint.semantics.state import MODULE, Graph, RecordFlag, World
+from torchmemlint.semantics.state import MODULE, Graph, RecordFlag, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 FILLED = TORCH.words["filled-tensors"]
@@ -16,19 +16,15 @@ FILLED = TORCH.words["filled-tensors"]
 
 def why_tried_out(event: Graph, fate: Fate, flow: Flow) -> str:
     """Why a forward only tries its network out, in words."""
-    if fate.never_read and is_unread(event, flow) and is_given_made_up(event, flow):
+    if fate.never_read and is_unread(event, flow) and is_given_made_up(flow.runs.world, flow.frame(event.site).ref, event.what):
         return "on made-up input"
     return "which has no weights of a training" if is_self_test(event, flow) else ""
 
 
-def is_given_made_up(event: Graph, flow: Flow) -> bool:
+@memoized
+def is_given_made_up(world: World, ref: FunctionRef, what: str) -> bool:
     """Whether each call of a network in a function gets only tensors that the function makes of a shape (``torch.randn(1, 3, 64, 64)``),
     and constants: a warm-up, a measurement of speed, a smoke test."""
-    return flow.runs.world.memoize(_is_given_made_up, (flow.frame(event.site).ref, event.what))
-
-
-def _is_given_made_up(world: World, asked: tuple[FunctionRef, str]) -> bool:
-    ref, what = asked
     calls = [call for call in world.facts(ref).calls if call.callee == what]
     given = [arg for call in calls for arg in call.args]
     return any(arg.name for arg in given) and all(bool(arg.const) or is_made_up(world, ref, arg) for arg in given)

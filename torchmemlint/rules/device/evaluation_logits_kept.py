@@ -104,7 +104,6 @@ EVENT = TrainerMade
 METRICS = TORCH.names["trainers-metrics"]
 DATA = TORCH.names["trainers-data"]
 KEEPS = TORCH.words["keeps-predictions"]
-OF_LANGUAGE_MODELS = TORCH.words["trains-language-models"]
 SPARES = TORCH.words["spares-predictions"]
 ARGUMENTS = TORCH.words["takes-training-arguments"]
 EVALUATES = TORCH.words["evaluates-as-a-trainer"]
@@ -156,7 +155,7 @@ def keeps_predictions(event: TrainerMade, flow: Flow) -> bool:
 def scores_every_word(event: TrainerMade, flow: Flow) -> bool:
     """Whether the model's logits are as large as its inputs times a vocabulary: by its class, or by the trainer's."""
     parts = {part for name in event.models for part in name.split(".")}
-    return any(part.endswith(DENSE) for part in parts) or bool(bases_of(event, flow) & OF_LANGUAGE_MODELS)
+    return any(part.endswith(DENSE) for part in parts) or bool(bases_of(event, flow) & TORCH.words["trains-language-models"])
 
 
 def is_spared(flow: Flow) -> bool:

@@ -130,6 +130,7 @@ from torchmemlint.semantics.state import (
     StoreKind,
     World,
     is_batch_hook,
+    memoized,
 )
 from torchmemlint.torch_facts import TORCH
 
@@ -160,7 +161,6 @@ SMALL = re.compile(
 """Collections that by their name hold some numbers for each step, or indices."""
 JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_gather\w*)(_|$)", re.IGNORECASE)
 """Functions that put tensors together."""
-PUTS_TOGETHER = TORCH.words["joins"]
 COLLECTS = TORCH.words["fills-lists"]
 HELP = {
     False: "store `.cpu()` copies, or reduce each batch to the values that you need",
@@ -187,7 +187,7 @@ def collects_each_batch(ref: FunctionRef, runs: Runs) -> bool:
     names = {part[1] for part in parts if len(part) == 3 and part[0] == "self" and part[2] in COLLECTS}
     cls = ClassRef(ref.path, facts.owner)
     return is_called_often(ref, runs.world) and any(
-        runs.world.project.attr(cls, name) and not runs.world.memoize(emptied_by, (cls, name)) for name in sorted(names)
+        runs.world.project.attr(cls, name) and not emptied_by(runs.world, cls, name) for name in sorted(names)
     )
 
 
@@ -196,7 +196,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     words = facts.names
     if collects_each_batch(ref, runs):
         return True
-    return facts.qualname != MODULE and bool(words & PUTS_TOGETHER and words & COLLECTS) and may_find(ref, runs)
+    return facts.qualname != MODULE and bool(words & TORCH.words["joins"] and words & COLLECTS) and may_find(ref, runs)
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
@@ -206,14 +206,17 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Fact]:
     in_hook = is_batch_hook(flow.runs.world, record.root) or (info is None and is_never_emptied(event, flow))
     if not forwards or not (in_hook or info is not None):
         return
-    if not (flow.own(event.site) or (kept_by_callee_of_hook(event, flow) if in_hook else is_handed_on(event, forwards, flow))):
+    if not (
+        flow.own(event.site)  # else a method that the hook calls keeps it in the hook's own object
+        or (collecting_attribute(event, flow) is not None if in_hook else is_handed_on(event, forwards, flow))
+    ):
         return
     flag = "" if in_hook else flag_of_readers(event, flow)
     silent = is_small(event, flow) or is_taken_by_numpy(event, flow)
     if silent is None and in_hook:
         silent = lives_for_one_batch(event, flow) or is_of_no_network(forwards)
     elif silent is None and info is not None:
-        silent = is_piece(event, forwards, info, flow)
+        silent = is_piece(forwards, info, flow)
         if silent is None and not flag:
             silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
@@ -235,17 +238,12 @@ def is_handed_on(event: Store, forwards: Sequence[Graph], flow: Flow) -> bool:
     )
 
 
-def kept_by_callee_of_hook(event: Store, flow: Flow) -> bool:
-    """Whether a method of the hook's own object, which the hook calls, keeps what is stored."""
-    return collecting_attribute(event, flow) is not None
-
-
 def is_never_emptied(event: Store, flow: Flow) -> bool:
     """Whether a method that is called again and again (for each request, or in a loop) puts what it keeps into an attribute of its object
     that nothing empties."""
     world, root = flow.runs.world, flow.record.root
     attribute = collecting_attribute(event, flow)
-    return attribute is not None and is_called_often(root, world) and not world.memoize(emptied_by, attribute)
+    return attribute is not None and is_called_often(root, world) and not emptied_by(world, *attribute)
 
 
 def is_called_often(ref: FunctionRef, world: World) -> bool:
@@ -259,7 +257,7 @@ def is_called_often(ref: FunctionRef, world: World) -> bool:
 def lives_for_one_batch(event: Store, flow: Flow) -> Fact | None:
     """Why what a hook collects is gone with the batch, or no attribute of its object holds it."""
     attribute = collecting_attribute(event, flow)
-    if attribute is None or flow.runs.world.memoize(is_emptied_each_batch, attribute):
+    if attribute is None or is_emptied_each_batch(flow.runs.world, *attribute):
         return Fact("kept-for-a-batch", "it lives for one batch only")
     return None
 
@@ -306,7 +304,7 @@ def until(event: Store, flow: Flow) -> str:
     attribute = collecting_attribute(event, flow)
     if attribute is None or event.loop is not None:
         return f"until `{short(event.place)}` is dropped"
-    if flow.runs.world.memoize(emptied_by, attribute):
+    if emptied_by(flow.runs.world, *attribute):
         return f"until `{short(event.place)}` is emptied"
     return f"without end: nothing empties `{short(event.place)}`"
 
@@ -333,7 +331,7 @@ def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo | None, fl
         yield EMPTIED_ELSEWHERE
     if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
         yield not_a_module(short(forwards[0].what), Known.METHOD)
-    if all(graph.site.node < 0 for graph in forwards) and not flow.runs.world.methods_named(forwards[0].what):
+    if all(graph.site.node < 0 for graph in forwards) and not flow.runs.world.project.methods_named(forwards[0].what):
         yield moved_by_the_step(forwards[0].what)
 
 
@@ -354,7 +352,7 @@ def is_small(event: Store, flow: Flow) -> Fact | None:
         return Fact("output-device-chosen", "the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Fact("output-of-few-steps", "it stores the output of only a few steps")
-    moved = is_batch_hook(flow.runs.world, flow.record.root) or flow.device_words()
+    moved = is_batch_hook(flow.runs.world, flow.record.root) or mentions_devices(flow.runs.world, flow.record.root)
     if not moved or flow.record.is_let_go(event):
         return Fact("output-without-device", "no device is used here, or the stored values are released")
     return None
@@ -384,7 +382,9 @@ NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 def is_taken_by_numpy(event: Store, flow: Flow) -> Fact | None:
     """Whether numpy, and no function of torch, takes what is collected as it is: of a tensor on a GPU it would raise."""
     world, root = flow.runs.world, flow.record.root
-    functions = world.within(root.path, world.header(root).owner) if is_batch_hook(world, root) else (world.facts(root),)
+    functions = (
+        world.project.within(root.path, world.header(root).owner) if is_batch_hook(world, root) else (world.facts(root),)
+    )
     takers = [call.callee for facts in functions for call in facts.calls if any(arg.name == event.place for arg in call.args)]
     packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
     if NUMPY in packages and "torch" not in packages:
@@ -402,7 +402,7 @@ TO_HOST = "|".join(sorted(TORCH.words["reads-out"] | {TORCH.names["to-host"], TO
 """Methods that bring tensors to the host."""
 
 
-def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
+def is_piece(forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Fact | None:
     """Why the loop iterates over layers, or over the pieces of one batch."""
     if flow.runs.is_forward(flow.record.root):
         return Fact("loop-over-pieces", "the loop iterates over the pieces of one batch")
@@ -468,8 +468,7 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
         or event.site.frame != 0
     ):
         return ""
-    function = flow.runs.world.function(record.root)
-    around = {text_of(test) for test, held in tests_to(function[0].body, event.site.node) if held} if function else set()
+    around = {text_of(test) for test, held in tests_to(flow.runs.world.body(record.root), event.site.node) if held}
     for param in params:
         name = param.name
         own = {name, f"not not {name}"}
@@ -512,11 +511,12 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
         return True
     if any(f.kind is GraphKind.FORWARD for f in made) and is_used_as_tensor(event, made, flow):
         return True
-    if event.mark in record.returned and flow.runs.world.memoize(_is_joined_by_callers, record.root):
+    if event.mark in record.returned and _is_joined_by_callers(flow.runs.world, record.root):
         return True
     return event.external and joined_elsewhere(event, flow)
 
 
+@memoized
 def _is_joined_by_callers(world: World, ref: FunctionRef) -> bool:
     """Whether a caller puts together what a function returns, or elements of it."""
     for caller in world.project.callers(ref).calls:
@@ -574,11 +574,11 @@ def joined_elsewhere(event: Store, flow: Flow) -> bool:
     place = event.place if flow.own(event.site) else f"self.{event.place.rpartition('.')[2]}"
     if not owner or not place.startswith("self."):
         return False
-    return flow.runs.world.memoize(_joins, (ref.path, owner, place))
+    return _joins(flow.runs.world, ref.path, owner, place)
 
 
-def _joins(world: World, key: tuple[str, str, str]) -> bool:
-    path, owner, place = key
+@memoized
+def _joins(world: World, path: str, owner: str, place: str) -> bool:
     return any(
         puts_together(world, FunctionRef(path, function.qualname), place)
         for function in world.project.module(path).functions

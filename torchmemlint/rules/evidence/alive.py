@@ -14,7 +14,7 @@ from torchmemlint.semantics.state import MODULE, Graph
 def facts(candidate: Candidate) -> Iterator[Fact]:
     root = candidate.root
     callers = candidate.project.callers(root)
-    in_tests = candidate.world.memoize(is_part_of_tests, root)
+    in_tests = is_part_of_tests(candidate.world, root)
     if in_tests or is_trial(candidate.event, candidate.flow, bool(callers.calls)):
         yield Fact("in-a-test", "it is part of a unit test", Known.RESOLVED if in_tests else Known.NAME)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower.walk import names_used
 from torchmemlint.rules import assumed
-from torchmemlint.rules.api import Flow
+from torchmemlint.rules.api import Flow, watches_gradients
 from torchmemlint.rules.evidence.candidate import Candidate, is_of_unknown_class
 from torchmemlint.rules.evidence.closures import called_by_others, returns_both
 from torchmemlint.rules.evidence.cuts import explicit, is_detached
@@ -23,7 +23,7 @@ from torchmemlint.rules.evidence.wanted_graphs import (
 from torchmemlint.rules.fact import Fact, Known
 from torchmemlint.semantics.mode import purpose
 from torchmemlint.semantics.roots import Fate, descendants
-from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World
+from torchmemlint.semantics.state import Graph, GraphKind, Mode, RecordFlag, SinkKind, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import HookEffect
 
@@ -53,7 +53,7 @@ def in_the_function(candidate: Candidate) -> Iterator[Fact]:
 def without_backward(candidate: Candidate) -> Iterator[Fact]:
     """Why the graph may be wanted without a visible backward."""
     event, flow = candidate.event, candidate.flow
-    if flow.watches_gradients(candidate.ends_here):
+    if watches_gradients(candidate.world, flow.record.root, candidate.ends_here):
         yield Fact("gradients-watched", "the function reads the graph or gradients")
     if flow.hooks_forwards() and all(sink.kind is SinkKind.DROPPED for sink in candidate.record.sinks.get(event.gid, ())):
         yield Fact("hooks-keep-it", "hooks keep the result")
@@ -195,14 +195,14 @@ def is_unread(event: Graph, flow: Flow) -> bool:
     bound = NAMES.match(flow.lowered(site).statement(site.node)[1])
     if bound is None:
         return False
-    read = flow.runs.world.memoize(names_read, flow.record.root)
+    read = names_read(flow.runs.world, flow.record.root)
     return read.isdisjoint(name.strip(" ()*") for name in bound[1].split(","))
 
 
+@memoized
 def names_read(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names that a function, or one inside it, uses."""
-    found = world.function(ref)
-    return frozenset(names_used(found[0].body)) if found is not None else frozenset()
+    return frozenset(names_used(world.body(ref)))
 
 
 NAMES = re.compile(r"([\w\s,()*]+?)\s*=[^=]")

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.lower.walk import everything, walk
+from torchmemlint.lower.walk import everything, names_inside
 from torchmemlint.lower.written import dotted
 from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.identity import is_held, may_freeze
 from torchmemlint.semantics.roots import MAX_CALLERS
-from torchmemlint.semantics.state import MODULE, Graph, World
+from torchmemlint.semantics.state import Graph, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 UP = 3
@@ -32,7 +32,7 @@ def frozen_elsewhere(event: Graph, flow: Flow) -> tuple[Fact, ...]:
     nothing where a caller has no name for it."""
     world, root = flow.runs.world, flow.record.root
     given = [*names_given(world, root, event.what.partition(".")[0])]
-    if not given or not all(world.memoize(_gets_frozen, each) for each in given):
+    if not given or not all(_gets_frozen(world, *each) for each in given):
         return ()
     return (assumed.frozen_by_name(given[0][1]),)
 
@@ -53,9 +53,9 @@ def names_given(world: World, ref: FunctionRef, first: str, up: int = UP) -> Ite
             yield caller.ref, ""
 
 
-def _gets_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
+@memoized
+def _gets_frozen(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function, or one that leads to it, binds that name to what a function gives that freezes a network of the name."""
-    ref, name = key
     if not name or is_held(world, ref, name):
         return False
     frozen = {each for each in world.project.functions_calling(f"{name}.{FREEZES}") if is_frozen_in(world.facts(each), name)}
@@ -78,8 +78,8 @@ def _gets_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
 
 def gives_back(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function returns what it calls by that name, alone or among others."""
-    returned = [each.value for each in statements_of(world, ref) if isinstance(each, ir.Return) and each.value is not None]
-    return any(name in names_in(value) for value in returned)
+    returned = [each.value for each in everything(world.body(ref)) if isinstance(each, ir.Return) and each.value is not None]
+    return any(name in names_inside(value) for value in returned)
 
 
 def binds(world: World, ref: FunctionRef, name: str, callee: str) -> bool:
@@ -88,23 +88,9 @@ def binds(world: World, ref: FunctionRef, name: str, callee: str) -> bool:
         isinstance(each, ir.Assign)
         and isinstance(each.value, ir.Call)
         and dotted(each.value.func) == callee
-        and any(name in names_in(target) for target in each.targets)
-        for each in statements_of(world, ref)
+        and any(name in names_inside(target) for target in each.targets)
+        for each in everything(world.body(ref))
     )
-
-
-def statements_of(world: World, ref: FunctionRef) -> Iterator[object]:
-    if ref.qualname == MODULE:
-        lowered = world.lowered(ref.path, MODULE)
-        function = None if lowered is None else lowered.functions[MODULE]
-    else:
-        found = world.function(ref)
-        function = None if found is None else found[0]
-    return iter(()) if function is None else everything(function.body)
-
-
-def names_in(expr: ir.Expr) -> set[str]:
-    return {part.id for part in walk(expr) if isinstance(part, ir.Name)}
 
 
 def is_frozen_in(facts: FunctionFacts, name: str) -> bool:

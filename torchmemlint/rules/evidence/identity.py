@@ -20,7 +20,7 @@ def in_the_run(candidate: Candidate) -> Iterator[Fact]:
     event, flow = candidate.event, candidate.flow
     if event.kind not in CALLED_KINDS:
         yield Fact("no-call", "no call created it")
-    elif not flow.own(event.site) and candidate.world.memoize(runs_another_framework, flow.frame(event.site).ref.path):
+    elif not flow.own(event.site) and runs_another_framework(candidate.world, flow.frame(event.site).ref.path):
         yield Fact("another-framework", "it is a network of another framework")
 
 

@@ -11,7 +11,7 @@ from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.module_evidence import BACKWARD, is_trained_beside
 from torchmemlint.rules.fact import Fact
-from torchmemlint.semantics.state import CALLED_KINDS, Graph, GraphKind, RecordFlag, Store, World
+from torchmemlint.semantics.state import CALLED_KINDS, Graph, GraphKind, RecordFlag, Store, World, memoized
 
 CONTAINERS = frozenset({AttrKind.LIST, AttrKind.DICT, AttrKind.SET, AttrKind.CALL})
 """Forms of what a constructor gives an attribute that may be a container."""
@@ -19,12 +19,10 @@ CONTAINERS = frozenset({AttrKind.LIST, AttrKind.DICT, AttrKind.SET, AttrKind.CAL
 
 def collecting_attribute(event: Store, flow: Flow) -> tuple[ClassRef, str] | None:
     """The attribute of the root's own object that collects what is stored, and the object's class; None where it is stored elsewhere."""
-    root = flow.record.root
-    owner = flow.runs.world.header(root).owner
+    cls = flow.runs.world.class_of_method(flow.record.root)
     holder, _, name = event.place.split("[")[0].rpartition(".")
-    if not owner or holder != "self" or not event.external or event.holder_frame >= 0:
+    if cls is None or holder != "self" or not event.external or event.holder_frame >= 0:
         return None
-    cls = ClassRef(root.path, owner)
     made = {fact.kind for fact, _ in flow.runs.world.project.attr(cls, name)}
     return (cls, name) if made & CONTAINERS else None
 
@@ -37,9 +35,9 @@ def kept_by_module(event: Graph, flow: Flow) -> tuple[Fact, ...] | None:
         return None  # by way of an attribute: the call's own result is not
     if any(graph.gid in record.backwarded and is_state(graph, event, flow) for graph in record.graphs.values()):
         return None
-    if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
+    if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not any(reads_of_kept(event, event.cls, flow)):
         return ()
-    trains = flow.runs.world.memoize(trains_where_it_is_known, (record.root, event.what))
+    trains = trains_where_it_is_known(flow.runs.world, record.root, event.what)
     return None if trains else (assumed.KEPT_BY_MODULE,)
 
 
@@ -92,36 +90,32 @@ def may_be_left(world: World, name: str) -> bool:
     )
 
 
-def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
-    """Whether code that knows the module by the same name reads an attribute that its forward may have set, or a property made of
-    one."""
-    return any(True for _ in reads_of_kept(event, cls, flow))
-
-
 def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
-    """Those attributes, properties and methods, as they are read."""
+    """The attributes, properties and methods of what a module's forward may have set, as code reads them that knows the module by the same
+    name."""
     world = flow.runs.world
-    for name in world.memoize(_read_where_it_is_known, (flow.record.root, event.what)):
+    for name in _read_where_it_is_known(world, flow.record.root, event.what):
         if is_kept(world, cls, name):
             yield f"{event.what}.{name}"
 
 
-def where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> tuple[FunctionFacts, ...]:
+def where_it_is_known(world: World, root: FunctionRef, what: str) -> tuple[FunctionFacts, ...]:
     """The functions in which what a root calls goes by the same name: the root, or for an attribute all of its class."""
-    root, what = called
     owner = world.header(root).owner
-    return world.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
+    return world.project.within(root.path, owner) if owner and what.startswith("self.") else (world.facts(root),)
 
 
-def trains_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> bool:
+@memoized
+def trains_where_it_is_known(world: World, root: FunctionRef, what: str) -> bool:
     """Whether one of these back-propagates."""
-    return any(facts.names & BACKWARD for facts in where_it_is_known(world, called))
+    return any(facts.names & BACKWARD for facts in where_it_is_known(world, root, what))
 
 
-def _read_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
+@memoized
+def _read_where_it_is_known(world: World, root: FunctionRef, what: str) -> list[str]:
     """The attributes of what is called that these read, and the methods of it that the root calls beside."""
-    start = f"{called[1]}."
-    read = {text for facts in where_it_is_known(world, called) for text in facts.reads}
-    read |= {call.callee for call in world.facts(called[0]).calls}
+    start = f"{what}."
+    read = {text for facts in where_it_is_known(world, root, what) for text in facts.reads}
+    read |= {call.callee for call in world.facts(root).calls}
     texts = {text for text in read if text.startswith(start)}
     return sorted({text.removeprefix(start).partition(".")[0] for text in texts})

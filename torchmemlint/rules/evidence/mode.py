@@ -125,4 +125,4 @@ def may_guard_itself(event: Graph, flow: Flow) -> bool:
     """Whether a method that no class of the project has is called, by a name for what is done without training (``net.sample(8)``)."""
     name = event.what.rpartition(".")[2]
     named = name.isidentifier() and (purpose.evaluates(name) or purpose.uses(name))
-    return named and is_of_unknown_class(event) and not flow.runs.world.methods_named(name)
+    return named and is_of_unknown_class(event) and not flow.runs.world.project.methods_named(name)

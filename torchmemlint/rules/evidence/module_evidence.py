@@ -13,6 +13,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics.identity import (
     MODULE_EVIDENCE,
     TRAINER_WORDS,
+    asks_for_parameters,
     class_kind,
     has_parameters,
     is_made_parametric,
@@ -23,7 +24,7 @@ from torchmemlint.semantics.identity import (
     words_given,
 )
 from torchmemlint.semantics.mode import is_imported, purpose
-from torchmemlint.semantics.roots import MAX_CALLERS, descendants, gives_a_graph
+from torchmemlint.semantics.roots import MAX_CALLERS, descendants, gives_a_graph, is_part
 from torchmemlint.semantics.state import (
     CERTAIN_KINDS,
     MADE_KINDS,
@@ -34,6 +35,7 @@ from torchmemlint.semantics.state import (
     Seen,
     SinkKind,
     World,
+    memoized,
     shows_no_tensor,
 )
 from torchmemlint.torch_facts import TORCH
@@ -44,11 +46,11 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether there is no evidence against a module."""
     if (
         not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
-        or flow.is_part(event)
-        or turns_text_into_ids(event, flow)
+        or is_part(flow.record, event)
+        or event.what in asked_for_arrays(flow.runs.world, flow.frame(event.site).ref)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
-        or makes_tuples(event.what, flow)
+        or event.what in tuple_classes(flow.runs.world, flow.record.root.path)
         or runs_no_network(event.what, flow)
     ):
         return False
@@ -69,32 +71,23 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     )
 
 
-def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
-    """Whether what is called is a tokenizer or processor, by an argument that says in which arrays it gives its ids: no model takes
-    one. The call is that of the function in which it stands."""
-    return event.what in flow.runs.world.memoize(asked_for_arrays, flow.frame(event.site).ref)
-
-
+@memoized
 def asked_for_arrays(world: World, ref: FunctionRef) -> frozenset[str]:
-    """What a function calls with such an argument."""
+    """The tokenizers and processors that a function calls, by an argument that says in which arrays they give their ids: no model takes
+    one."""
     return frozenset(call.callee for call in world.facts(ref).calls if ARRAYS.intersection(call.keywords))
 
 
 ARRAYS = TORCH.words["chooses-arrays"]
 
 
-def makes_tuples(what: str, flow: Flow) -> bool:
-    """Whether a name of the root's file is a class of named tuples: ``Batch = namedtuple("Batch", "x y")``."""
-    return what in flow.runs.world.memoize(tuple_classes, flow.record.root.path)
-
-
+@memoized
 def tuple_classes(world: World, path: str) -> frozenset[str]:
-    """The names of a file for classes of plain objects that a call makes."""
+    """The names of a file for classes of plain objects that a call makes: ``Batch = namedtuple("Batch", "x y")``."""
     bound = world.facts(FunctionRef(path, MODULE)).bound
-    return frozenset(name for name, made in bound if made.removesuffix("()").rpartition(".")[2] in TUPLE_MAKERS)
-
-
-TUPLE_MAKERS = TORCH.words["makes-plain-classes"]
+    return frozenset(
+        name for name, made in bound if made.removesuffix("()").rpartition(".")[2] in TORCH.words["makes-plain-classes"]
+    )
 
 
 def runs_no_network(what: str, flow: Flow) -> bool:
@@ -107,26 +100,17 @@ def runs_no_network(what: str, flow: Flow) -> bool:
     if name in MODULES_ALONE or name in HANDS_OUT:
         return True
     world = flow.runs.world
-    namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
+    namesakes = [ref for ref in world.project.methods_named(name) if ref != flow.record.root]
     return 0 < len(namesakes) <= MAX_CALLERS and not any(may_run_network(ref, flow) for ref in namesakes)
 
 
-def takes_a_step(what: str, flow: Flow) -> bool:
-    """Whether some call of this name in the function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
+@memoized
+def takes_a_step(world: World, root: FunctionRef, what: str) -> bool:
+    """Whether some call of this name in a function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
     parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
-    return flow.runs.world.memoize(_takes_a_step, (flow.record.root, what))
-
-
-def _takes_a_step(world: World, asked: tuple[FunctionRef, str]) -> bool:
-    root, what = asked
     facts = world.facts(root)
     given = dict.fromkeys(arg.name for call in facts.calls if call.callee == what for arg in call.args if arg.name)
-    return any(is_iterator(name) or is_optimizer(name, root, world) for name in given)
-
-
-def is_iterator(text: str) -> bool:
-    """Whether a text is ``net.parameters()`` or the like."""
-    return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETER_ITERATORS
+    return any(asks_for_parameters(name) or is_optimizer(name, root, world) for name in given)
 
 
 def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
@@ -136,13 +120,12 @@ def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
         return True
     words = world.evidence(root).get(text, frozenset())
     return (
-        words >= OPTIMIZER_WORDS
+        words >= TORCH.words["optimizer-words"]
         or (TORCH.names["clears-gradients"] in words and not words & SURE)
         or f"{text}.param_groups" in world.facts(root).reads
     )
 
 
-OPTIMIZER_WORDS = TORCH.words["optimizer-words"]
 PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
 HANDS_OUT = TORCH.words["hands-out"]
 SURE = TORCH.words["sure-module-evidence"] | {"()"}
@@ -153,10 +136,10 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     facts = flow.runs.world.facts(ref)
     given = {p.name for p in facts.params} | {"super"}
     owner = facts.params[0].name if facts.params else "self"
-    if facts.owner and flow.runs.world.memoize(holds_no_module, ClassRef(ref.path, facts.owner)):
+    if facts.owner and holds_no_module(flow.runs.world, ClassRef(ref.path, facts.owner)):
         given.discard(owner)
         return any(call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given for call in facts.calls)
-    bare = flow.runs.world.memoize(parts_without_parameters, ClassRef(ref.path, facts.owner)) if facts.owner else frozenset()
+    bare = parts_without_parameters(flow.runs.world, ClassRef(ref.path, facts.owner)) if facts.owner else frozenset()
 
     def harmless(text: str) -> bool:
         start, _, rest = text.partition(".")
@@ -175,6 +158,7 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     )
 
 
+@memoized
 def holds_no_module(world: World, cls: ClassRef) -> bool:
     """Whether a class of the project is none of modules, nor is any below it, and none of them keeps anything that may have parameters (a
     schedule of noise, made of numbers)."""
@@ -182,6 +166,7 @@ def holds_no_module(world: World, cls: ClassRef) -> bool:
     return all(world.is_module_class(each) is False and not parametric_attributes(world, each) for each in family)
 
 
+@memoized
 def parts_without_parameters(world: World, cls: ClassRef) -> frozenset[str]:
     """The attributes in which a class keeps what a visible call makes, nothing of it with parameters (a filter bank, a tokenizer)."""
     bases = [base for base in world.project.mro(cls) if isinstance(base, ClassRef)]
@@ -222,7 +207,9 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
 
 def shown_by_uses(event: Graph, flow: Flow) -> ModuleEvidence:
     """As ``evidence_of``, by the class and by what the code does with it."""
-    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event) or is_of_plain_object(event, flow)):
+    if event.cls is None and (
+        takes_a_step(flow.runs.world, flow.record.root, event.what) or views_a_dict(event) or is_of_plain_object(event, flow)
+    ):
         return ModuleEvidence.NONE
     of_a_method = event.cls is None and event.what.rpartition(".")[2] != TORCH.names["forward"]
     if event.kind is GraphKind.FORWARD and of_a_method and runs_no_network(event.what, flow):
@@ -291,12 +278,10 @@ MOVES = TORCH.words["gives-itself"] - MODULE_EVIDENCE
 
 def is_of_plain_object(event: Graph, flow: Flow) -> bool:
     """Whether what is called is a method of an object that keeps no module: an abstract one, which classes below define."""
-    ref, name = flow.frame(event.site).ref, event.what.removeprefix("self.")
-    owner = flow.runs.world.header(ref).owner
-    if event.kind is not GraphKind.OPAQUE or not owner or name == event.what or not name.isidentifier():
+    cls, name = flow.runs.world.class_of_method(flow.frame(event.site).ref), event.what.removeprefix("self.")
+    if event.kind is not GraphKind.OPAQUE or cls is None or name == event.what or not name.isidentifier():
         return False
-    cls = ClassRef(ref.path, owner)
-    return bool(flow.runs.world.project.method(cls, name)) and flow.runs.world.memoize(holds_no_module, cls)
+    return bool(flow.runs.world.project.method(cls, name)) and holds_no_module(flow.runs.world, cls)
 
 
 WITHOUT_PARAMETERS = frozenset({ClassKind.MODULE_NOPARAM, ClassKind.LOSS})
@@ -320,16 +305,13 @@ def may_be_bare_loss(event: Graph, flow: Flow) -> bool:
     """Whether what reads like a loss, of a class that is not known or not surely one with parameters, is given nothing that surely has a
     graph: few losses have parameters. A part of a result (``student, teacher = net(x)``) may have none where another one has."""
     name = event.what.partition("[")[0].rpartition(".")[2]
-    if LOSSES.isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
+    if TORCH.words["loss-classes"].isdisjoint(purpose.words(event.cls.qualname if event.cls is not None else name)):
         return False
     record = flow.record
-    above = [record.graphs[gid] for gid in record.ancestors(event.parents, flow.is_part)]
+    above = [record.graphs[gid] for gid in record.ancestors(event.parents, lambda graph: is_part(record, graph))]
     if any(graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.gid in record.trained) for graph in above):
         return False
     return event.cls is None or not makes_parameters(flow.runs.world, event.cls)
-
-
-LOSSES = TORCH.words["loss-classes"]
 
 
 def makes_parameters(world: World, cls: ClassRef) -> bool:
@@ -381,11 +363,8 @@ def is_step_of_evaluated(event: Graph) -> bool:
     """Whether a module in evaluation mode is asked for a step by a name that Lightning gave to it, in a loop of the project's own:
     nothing but Lightning's loops switches grad mode off for it."""
     name = event.what.rpartition(".")[2]
-    of_lightning = name.endswith("_step") and TORCH.hooks.get((LIGHTNING, name)) == "grad-off"
+    of_lightning = name.endswith("_step") and TORCH.hooks.get((TORCH.names["lightning-module"], name)) == "grad-off"
     return event.training is False and bool(event.parents) and of_lightning
-
-
-LIGHTNING = TORCH.names["lightning-module"]
 
 
 def is_method_of_module(event: Graph, flow: Flow) -> bool:
@@ -397,8 +376,8 @@ def is_method_of_module(event: Graph, flow: Flow) -> bool:
     if receiver in ("", "self") or not (detached or seen_on(event, flow) & TENSOR_ONLY):
         return False
     world = flow.runs.world
-    namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
-    may = [world.is_module_class(ClassRef(ref.path, world.header(ref).owner)) for ref in namesakes]
+    namesakes = [ref for ref in world.project.methods_named(name) if ref != flow.record.root]
+    may = [world.is_of_module(ref) for ref in namesakes]
     if may and not any(each is not False for each in may):
         return False  # an object that drives a network, which is judged inside
     if is_treated_as_module(receiver, name, flow):
@@ -415,8 +394,8 @@ def is_treated_as_module(text: str, name: str, flow: Flow) -> bool:
         return True
     if words & TRAINER_WORDS or not words & MODULE_WORDS:
         return False
-    owners = [ClassRef(ref.path, world.header(ref).owner) for ref in world.methods_named(name)]
-    return not owners or any(world.is_module_class(owner) for owner in owners)
+    namesakes = world.project.methods_named(name)
+    return not namesakes or any(map(world.is_of_module, namesakes))
 
 
 def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
@@ -524,7 +503,7 @@ def is_callable(what: str, flow: Flow) -> bool:
         if any(says_function(p.annotation, ref.path, flow) for p in params):
             return True
         given = project.functions_given(ref, parameter) if params else ()
-        if given and not any(runs_model(each, flow) for each in given):
+        if given and all(flow.runs.world.is_of_module(each) is False for each in given):
             return True
     return False
 
@@ -532,11 +511,7 @@ def is_callable(what: str, flow: Flow) -> bool:
 def holds_a_lambda(what: str, flow: Flow) -> bool:
     """Whether a method of the class may assign a lambda to the attribute that is called, and calls nothing in lambdas that reads like
     a network."""
-    world, root = flow.runs.world, flow.record.root
-    owner, name = world.header(root).owner, what.removeprefix("self.")
-    if not owner or name == what:
-        return False
-    held = world.project.attr(ClassRef(root.path, owner), name)
+    world, held = flow.runs.world, flow.runs.world.assigned(flow.record.root, what)
     makers = [FunctionRef(cls.path, fact.method) for fact, cls in held if fact.kind is AttrKind.FUNCTION and fact.method]
     inside = [call.callee for ref in makers for call in world.facts(ref).calls if call.deferred]
     return bool(makers) and not any(purpose.may_be_network(each) or each.endswith(FORWARD_CALL) for each in inside)
@@ -577,17 +552,11 @@ def says_function(annotation: str, path: str, flow: Flow) -> bool:
     return (named or annotation).removesuffix("[]").rpartition(".")[2] == "Callable"
 
 
-def runs_model(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a function is a method of a module, or of a class that may be one."""
-    owner = flow.runs.world.header(ref).owner
-    return bool(owner) and flow.runs.world.is_module_class(ClassRef(ref.path, owner)) is not False
-
-
 def words_on(event: Graph, flow: Flow) -> frozenset[str]:
     """The methods that the function calls on what is called here, and every caller in sight on what it gives for it."""
     world, root = flow.runs.world, flow.record.root
     own = world.evidence(root).get(event.what, frozenset())
-    return own | world.memoize(words_given, (root, event.what)) if event.what.isidentifier() else own
+    return own | words_given(world, root, event.what) if event.what.isidentifier() else own
 
 
 def seen_on(event: Graph, flow: Flow) -> set[str]:

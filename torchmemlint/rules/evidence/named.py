@@ -26,7 +26,7 @@ def networks_by_name(gids: frozenset[int], loop: tuple[int, int] | None, flow: F
         or RecordFlag.BACKWARD in record.flags
     ):
         return []
-    if flow.runs.world.memoize(runs_another_framework, record.root.path):
+    if runs_another_framework(flow.runs.world, record.root.path):
         return []
     calls = {
         call.gid: call

@@ -12,13 +12,12 @@ from torchmemlint.rules.evidence.module_evidence import MODULES_ALONE, takes_a_s
 from torchmemlint.semantics.dataflow import classes_of
 from torchmemlint.semantics.mode import guards_what_it_runs
 from torchmemlint.semantics.roots import descendants
-from torchmemlint.semantics.state import CERTAIN_KINDS, CallEffect, Graph, GraphKind, RecordFlag, SinkKind, World
+from torchmemlint.semantics.state import CERTAIN_KINDS, CallEffect, Graph, GraphKind, RecordFlag, SinkKind, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
-ENABLES = TORCH.names["switches-grad-on"]
 CLEARS = TORCH.words["clears-gradients"]
 
 
@@ -45,13 +44,14 @@ def is_shape(event: Graph) -> bool:
 def is_asked_for(event: Graph, flow: Flow) -> bool:
     """Whether the function enables grad mode around each such call, in blocks of its own: hooks or attention processors may keep parts of
     the forward, of which gradients are taken."""
-    return event.what in flow.runs.world.memoize(callees_with_enabled_grad, flow.frame(event.site).ref)
+    return event.what in callees_with_enabled_grad(flow.runs.world, flow.frame(event.site).ref)
 
 
+@memoized
 def callees_with_enabled_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls in blocks alone that enable grad mode."""
     facts, project = world.facts(ref), world.project
-    if ENABLES not in facts.names:
+    if TORCH.names["switches-grad-on"] not in facts.names:
         return frozenset()
     called = [call.callee for call in facts.calls]
     enabled = [
@@ -115,15 +115,14 @@ def is_missing(event: Graph, flow: Flow) -> bool:
         return False
     mro = world.project.mro(cls)
     own = [each for each in mro if isinstance(each, ClassRef)]
-    if any(isinstance(each, str) and each not in BARE_BASES for each in mro):
+    if any(isinstance(each, str) and each not in TORCH.words["bare-bases"] for each in mro):
         return False
-    words = frozenset[str]().union(*(facts.names for each in own for facts in world.within(each.path, each.qualname)))
+    words = frozenset[str]().union(*(facts.names for each in own for facts in world.project.within(each.path, each.qualname)))
     has = world.project.method(cls, name) or world.project.method(cls, "__getattr__") or world.project.attr(cls, name)
     below = any(world.project.method(each, name) for each in world.project.subclasses(cls))
     return not (has or below) and words.isdisjoint(SETS_BY_NAME)
 
 
-BARE_BASES = TORCH.words["bare-bases"]
 SETS_BY_NAME = TORCH.words["registers-by-name"] | {"setattr", "__dict__"}
 
 
@@ -145,10 +144,11 @@ def guards_others(event: Graph, flow: Flow) -> bool:
     receiver = event.what.rpartition(".")[0]
     if not receiver or receiver == "self" or event.cls is not None:
         return False
-    guarded = flow.runs.world.memoize(calls_without_grad, flow.frame(event.site).ref)
+    guarded = calls_without_grad(flow.runs.world, flow.frame(event.site).ref)
     return any(callee != event.what and callee.rpartition(".")[0] == receiver for callee in guarded)
 
 
+@memoized
 def calls_without_grad(world: World, ref: FunctionRef) -> frozenset[str]:
     """What a function calls, with arguments, in blocks that disable grad mode."""
     return frozenset(
@@ -166,7 +166,7 @@ def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
     record, world = flow.record, flow.runs.world
     family = descendants(record, event.gid)
     passed = [sink for gid in family for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED]
-    if any(flow.own(sink.site) and takes_a_step(sink.how, flow) for sink in passed):
+    if any(flow.own(sink.site) and takes_a_step(flow.runs.world, flow.record.root, sink.how) for sink in passed):
         return True
     stepping = [
         each for each in record.events.values() if isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP

@@ -11,14 +11,14 @@ from torchmemlint.rules import assumed
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.fact import Fact
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import MODULE, Graph, RecordFlag, World
+from torchmemlint.semantics.state import MODULE, Graph, RecordFlag, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 
 def unseen_wrapper(event: Graph, flow: Flow) -> Fact | None:
     """The doubt of a forward in a function that something wraps of which nothing is visible; it weighs more where the wrapper's name
     says that it evaluates."""
-    wrapped = {ref: wrappers for ref in around(event, flow) if (wrappers := flow.runs.world.memoize(_unseen_wrappers, ref))}
+    wrapped = {ref: wrappers for ref in around(event, flow) if (wrappers := _unseen_wrappers(flow.runs.world, ref))}
     found = [wrapper for ref, wrappers in wrapped.items() if not trains(ref, flow) for wrapper in wrappers]
     if not found:
         return None
@@ -43,6 +43,7 @@ def around(event: Graph, flow: Flow) -> Iterator[FunctionRef]:
         yield caller.ref
 
 
+@memoized
 def _unseen_wrappers(world: World, ref: FunctionRef) -> tuple[str, ...]:
     """The decorators above a function, or one around it, that are not visible and in no table, as written."""
     found: list[str] = []

@@ -236,7 +236,7 @@ def is_harmless(event: CallEffect, flow: Flow) -> Fact | None:
         return Fact("load-by-a-function", "a function chooses the device of each tensor")
     if is_loaded_on_host(event):
         return Fact("load-onto-host", "it is loaded onto the host")
-    if not flow.mentions_cuda():
+    if not flow.runs.world.project.mentions_cuda():
         return Fact("load-no-cuda", "the project does not use CUDA")
     if flow.also_calls(event.site, ON_THE_HOST):
         return Fact("load-quantized", "dynamically quantized modules are on the CPU")
@@ -387,7 +387,7 @@ def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[D
         yield Fact("load-by-a-function", "a function chooses the device of each tensor")
     elif restored.mapped:
         yield Fact("load-mapped-to-host", "a dict maps the device to the host")
-    elif goes_to_one_gpu(event, flow) and not restored.numbers and is_in_each_process(event, restored, flow):
+    elif goes_to_one_gpu(event) and not restored.numbers and is_in_each_process(event, restored, flow):
         yield onto_one_gpu(event, restored, flow)
     elif not by_default and holding is None:
         yield Fact("load-dropped", "`map_location` is given, and the dict is not referenced while steps run")
@@ -432,7 +432,7 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
             "copy-in-passing",
             TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights"),
         )
-    severity, cost = price(growth, cost, of_load(restored, flow))
+    severity, cost = price(growth, cost, of_load(restored))
     costly = severity is Severity.WARNING
     return Draft(
         flow.at(
@@ -453,12 +453,12 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
     )
 
 
-def of_load(restored: Restored, flow: Flow) -> dict[str, Callable[[], str]]:
+def of_load(restored: Restored) -> dict[str, Callable[[], str]]:
     """The circumstances of what a load leaves on the device."""
     return {"few-weights": lambda: restored.small}
 
 
-def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:
+def goes_to_one_gpu(event: CallEffect) -> bool:
     """Whether the place that is given is one GPU, the same in each process: its number, or "cuda" where that is the first one."""
     place = place_of(event) or frozenset()
     given = {str(atom.value) for atom in place if type(atom) is Const and not isinstance(atom.value, bool)}
@@ -469,7 +469,7 @@ def goes_to_one_gpu(event: CallEffect, flow: Flow) -> bool:
 
 def onto_one_gpu(event: CallEffect, restored: Restored, flow: Flow) -> Draft:
     """A load in several processes onto the same GPU, whichever is each process's own."""
-    severity, cost = price("copy-for-each-process", ON_ONE, of_load(restored, flow))
+    severity, cost = price("copy-for-each-process", ON_ONE, of_load(restored))
     return Draft(
         flow.at(
             RULE,
@@ -623,14 +623,15 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
     if (
         fix is None
         or not is_proved
-        or any(world.project.says(word) or world.methods_named(word) for word in sorted(RESTORES_OTHERWISE))
+        or any(
+            world.project.says(word) or world.project.methods_named(word) for word in sorted(TORCH.words["restores-otherwise"])
+        )
     ):
         return fix
     return replace(fix, proof=((ALL_COPIED, Known.RESOLVED.value), (COPIES, Known.RESOLVED.value)))
 
 
 FOR_HOST = "Load on the host"
-RESTORES_OTHERWISE = TORCH.words["restores-otherwise"]
 ALL_COPIED = "every use of what is loaded is visible, and restores a state of it or makes a number of a part"
 COPIES = "`load_state_dict` copies each tensor to the device of its parameter"
 
@@ -642,7 +643,7 @@ def copies(use: CallEffect, flow: Flow) -> bool:
     world, ref, receiver = flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0]
     project = world.project
     near = files_with(world, ref.path)
-    if any(method.path in near for method in world.methods_named(TORCH.names["restores"])):
+    if any(method.path in near for method in world.project.methods_named(TORCH.names["restores"])):
         return False
     cls = project.class_of(ref.path, ref.qualname, receiver)
     if isinstance(cls, ClassRef):
@@ -655,10 +656,12 @@ def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:
     """Every ``load_state_dict`` of the project, where the object is handed in and nothing says what it is."""
     world, ref = flow.runs.world, flow.frame(use.site).ref
     receiver = use.name.rpartition(".")[0]
-    found = world.function(ref)
-    if found is None or all(param.name != receiver for param in found[0].params):
+    found = world.ir_of(ref)
+    if found is None or all(param.name != receiver for param in found.params):
         return ()
-    return () if world.project.class_of(ref.path, ref.qualname, receiver) else world.methods_named(TORCH.names["restores"])
+    return (
+        () if world.project.class_of(ref.path, ref.qualname, receiver) else world.project.methods_named(TORCH.names["restores"])
+    )
 
 
 def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
@@ -666,8 +669,7 @@ def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
     world, ref = flow.runs.world, flow.frame(use.site).ref
     refs = world.project.callees(ref.path, ref.qualname, use.name).refs
     for found in refs or namesakes(use, flow):
-        owner = world.header(found).owner
-        if owner and world.is_module_class(ClassRef(found.path, owner)) and "super" in world.facts(found).names:
+        if world.is_of_module(found) and "super" in world.facts(found).names:
             continue
         if found.qualname.rpartition(".")[2] == TORCH.names["restores"] and keeps_a_parameter(world, found):
             return found.qualname

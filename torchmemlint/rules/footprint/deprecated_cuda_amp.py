@@ -112,7 +112,7 @@ def check(event: CallEffect | DeprecatedImport, flow: Flow) -> Iterator[Draft]:
 def imported(event: DeprecatedImport, flow: Flow) -> Iterator[Draft]:
     """An import of deprecated names: one finding for the statement, and one fix for it and every use."""
     new = [TORCH.renamed[old] for _, old in event.names]
-    if not all(exists(one, flow) for one in new) or any("TYPE_CHECKING" in guard for guard in event.site.guards):
+    if not all(flow.has(*version(one)) for one in new) or any("TYPE_CHECKING" in guard for guard in event.site.guards):
         return
     if any(flow.bound_to(event.site, local) & one.names for (local, _), one in zip(event.names, new, strict=True)):
         return
@@ -135,7 +135,7 @@ def imported(event: DeprecatedImport, flow: Flow) -> Iterator[Draft]:
 def called(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     """A call by a dotted name: one finding each."""
     new = TORCH.renamed[event.name]
-    if not exists(new, flow) or flow.also_calls(event.site, new.names):
+    if not flow.has(*version(new)) or flow.also_calls(event.site, new.names):
         return
     yield Draft(
         flow.at(
@@ -153,12 +153,6 @@ def called(event: CallEffect, flow: Flow) -> Iterator[Draft]:
 
 def call(new: Renamed) -> str:
     return f'{new.name.rpartition(".")[2]}({new.keyword}="{new.value}")'
-
-
-def exists(new: Renamed, flow: Flow) -> bool:
-    """Whether the project's torch has the new name, as far as its version is known."""
-    target = flow.runs.world.settings.target_torch
-    return target is None or target >= version(new)
 
 
 def version(new: Renamed) -> tuple[int, int]:

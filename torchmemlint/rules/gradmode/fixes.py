@@ -21,7 +21,7 @@ from torchmemlint.rules.gradmode.proof import with_proof
 from torchmemlint.semantics.dataflow import backward_needs, backward_needs_returned, is_whole_value
 from torchmemlint.semantics.identity import looks_like_module
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import Graph, GraphKind, RecordFlag, Site, World
+from torchmemlint.semantics.state import Graph, GraphKind, RecordFlag, Site, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 OPEN = frozenset({assumed.PASSED_UNKNOWN, assumed.KEPT_UNKNOWN, assumed.LEFT_UNKNOWN, assumed.HANDED_BACK})
@@ -117,17 +117,18 @@ DEEDS = tuple((word,) for word in sorted(TORCH.words["says-deed"]))
 
 def kept_and_read(event: Graph, flow: Flow) -> Iterator[str]:
     """What is read of the module that is called, and may be what its forward left there, where something is back-propagated."""
-    world, called = flow.runs.world, (flow.record.root, event.what)
-    if not world.memoize(trains_where_it_is_known, called):
+    asked = (flow.runs.world, flow.record.root, event.what)
+    if not trains_where_it_is_known(*asked):
         return
     if event.cls is not None:
         yield from reads_of_kept(event, ClassRef(event.cls.path, event.cls.qualname), flow)
         return
-    yield from world.memoize(_left_where_it_is_known, called)
+    yield from _left_where_it_is_known(*asked)
 
 
-def _left_where_it_is_known(world: World, called: tuple[FunctionRef, str]) -> list[str]:
-    return [text for facts in where_it_is_known(world, called) for text in left_by(world, called[1], facts)]
+@memoized
+def _left_where_it_is_known(world: World, root: FunctionRef, what: str) -> list[str]:
+    return [text for facts in where_it_is_known(world, root, what) for text in left_by(world, what, facts)]
 
 
 def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:

@@ -95,7 +95,7 @@ def is_read(world: World, event: GradModeMisuse, knowing: tuple[FunctionFacts, .
     if world.project.method(event.cls, FLAG) is not None:
         return True
     classes = [cls for cls in world.project.mro(event.cls) if isinstance(cls, ClassRef)]
-    return any(f"self.{FLAG}" in facts.reads for cls in classes for facts in world.within(cls.path, cls.qualname))
+    return any(f"self.{FLAG}" in facts.reads for cls in classes for facts in world.project.within(cls.path, cls.qualname))
 
 
 def is_frozen_anyway(world: World, ref: FunctionRef, knowing: tuple[FunctionFacts, ...], network: str) -> bool:

@@ -502,7 +502,7 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     trained = bool(demanded - {event.gid})
     guards = flow.runs.world.facts(root).names & GUARDS  # what the author left out of the block may need a graph
     wants = bool(guards) and any(g.mode is Mode.ON for g in own if g.kind is GraphKind.OPAQUE and g.gid != event.gid)
-    apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
+    apart = trained or wants or hands_on_another_graph(flow) or asks_for_gradients(flow)
     trains = any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(root))
     makes = root.qualname.rpartition(".")[2] in CONSTRUCTORS
     if root.qualname == MODULE or makes or trains or record.assumptions or apart:
@@ -569,7 +569,7 @@ BARE_NAMES = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
-def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
+def hands_on_another_graph(flow: Flow) -> bool:
     """Whether the function's result depends on what it was given, and on no forward of its own: the caller may want that
     graph."""
     graphs = [flow.record.graphs[g] for g in flow.record.returned]
@@ -583,7 +583,7 @@ def asks_for_gradients(flow: Flow) -> bool:
     if reaches(world, root, GRADIENTS) or any(ATTACKS.intersection(purpose.words(call.callee)) for call in called):
         return True
     names = {call.callee.rpartition(".")[2] for call in world.facts(root).calls if call.callee.startswith("self.")}
-    named = {name: world.methods_named(name) for name in names}
+    named = {name: world.project.methods_named(name) for name in names}
     return any(world.facts(ref).names & GRADIENTS for refs in named.values() if len(refs) <= MAX_NAMESAKES for ref in refs)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchmemlint.index.facts import CallFact
-from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.evidence.held_by_steps import optimizer_by_steps
 from torchmemlint.rules.evidence.module_evidence import ModuleEvidence, evidence_of
@@ -27,7 +26,7 @@ from torchmemlint.semantics.state import (
     Mode,
     RecordFlag,
     SinkKind,
-    World,
+    memoized,
 )
 from torchmemlint.torch_facts import TORCH
 
@@ -141,15 +140,14 @@ def is_unheld(what: str, flow: Flow) -> bool:
     world, root = flow.runs.world, flow.record.root
     if is_copy(world, root, what):
         return True
-    if not world.memoize(left_out_of, (root, what)):
+    if not left_out_of(world, root, what):
         return False
     mistaken = any(isinstance(each, GradModeMisuse) and each.name == what for each in flow.record.events.values())
     return not mistaken  # a flag that freezes nothing is reported where it is set
 
 
-def left_out_of(world: World, asked: tuple[FunctionRef, str]) -> bool:
-    """``is_left_out``, to be memoized: it is asked for each forward beside each other one."""
-    return is_left_out(world, *asked)
+left_out_of = memoized(is_left_out)
+"""It is asked for each forward beside each other one."""
 
 
 def is_of_this_definition(event: Graph, flow: Flow) -> bool:

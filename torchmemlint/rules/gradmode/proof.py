@@ -57,7 +57,7 @@ def _proof(event: Graph, flow: Flow, rows: tuple[int, int], what: str) -> Iterat
         yield Fact("not-a-program", unless="no program runs it")
         return
     yield Fact("program", PROGRAM)
-    why = world.memoize(changes_the_program, root.path)
+    why = changes_the_program(world, root.path)
     if why:
         yield Fact("may-ask-for-a-graph", unless=why)
         return
@@ -66,7 +66,7 @@ def _proof(event: Graph, flow: Flow, rows: tuple[int, int], what: str) -> Iterat
         yield Fact("use-not-visible", unless=why)
         return
     yield Fact("uses-visible", USES, known_by)
-    why = cached_casts(flow, rows) or world.memoize(seen_by, (root, rows, networks_of(flow) | {what}))
+    why = cached_casts(flow, rows) or seen_by(world, root, rows, networks_of(flow) | {what})
     if why:
         yield Fact("may-ask-for-a-graph", unless=why)
         return

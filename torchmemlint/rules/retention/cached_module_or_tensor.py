@@ -97,7 +97,7 @@ EVENT = CachedFunction
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    return any(runs.world.memoize(cache_of, (ref, use.callee)) is not None for use in facts.decorators)
+    return any(cache_of(runs.world, ref, use.callee) is not None for use in facts.decorators)
 
 
 def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:

@@ -116,7 +116,7 @@ def claim(
         if retained:
             return Claim(tuple(graphs), WHOLE, RETAINED_COST)
         return Claim(tuple(graphs), NODES, NODES_COST)
-    if outside and attribute is not None and flow.runs.world.memoize(is_only_filled, attribute):
+    if outside and attribute is not None and is_only_filled(flow.runs.world, *attribute):
         return Claim(tuple(graphs), UNTIL_EMPTIED, ONLY_FILLED_COST)
     if is_over_parts(flow, loop, graphs):
         return Fact("another-part-each", "each iteration runs another part of one network")
@@ -130,7 +130,7 @@ def claim(
     freed = [g for g in reached if g.gid in record.freed]
     if freed and in_training_loop(flow, loop):
         return Claim(tuple(freed), NODES, NODES_COST)
-    return open_end(flow, graphs, reached, mark, outside, bool(steps))
+    return open_end(flow, reached, mark, outside, bool(steps))
 
 
 def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
@@ -146,11 +146,10 @@ def is_chosen_by(names: frozenset[str], graph: Graph, flow: Flow) -> bool:
     if names & set(WORDS.findall(graph.what)):
         return True
     world, ref = flow.runs.world, flow.frame(graph.site).ref
-    found = world.function(world.outermost(ref))
     called = graph.what.partition(".")[0]
     chosen = [
         each.value
-        for each in nodes_of(found[0].body if found is not None else [])
+        for each in nodes_of(world.body(world.outermost(ref)))
         if isinstance(each, ir.Assign) and isinstance(each.value, ir.Subscript) and called in map(text_of, each.targets)
     ]
     return bool(chosen) and all(names & set(WORDS.findall(text_of(value))) for value in chosen)
@@ -166,7 +165,7 @@ def is_over_networks(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
 WORDS = re.compile(r"\w+")
 
 
-def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Fact:
+def open_end(flow: Flow, reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Fact:
     """Why what becomes of a kept value is not known."""
     if reached:
         return Fact("partly-back-propagated", "only a part of its graphs is back-propagated; the others are unknown")
@@ -219,7 +218,7 @@ def unsure_graph(claimed: Claim, flow: Flow) -> tuple[Fact, ...]:
     return (no_tensor(short(claimed.graphs[0].what)),)
 
 
-def why_few(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
+def why_few(event: Accumulate | Store, flow: Flow) -> str:
     """Why what is kept of freed graphs is little, in words: its holder goes with a batch, or with an update."""
     if until := starts_again(event, flow):
         return f"`{short(event.place)}` lives {until}"
@@ -282,7 +281,7 @@ def is_one_update(event: Accumulate | Store, flow: Flow) -> bool:
 def price_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Price:
     """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next iteration of a loop around
     that creates the holder again, or the end of the function that made it."""
-    few = {"few": lambda: why_few(claimed, event, flow), **of_graphs(claimed.gids, flow)}
+    few = {"few": lambda: why_few(event, flow), **of_graphs(claimed.gids, flow)}
     turns = turns_of(event.outlived or (event.loop,), flow) if event.loop else -1
     bounded = claimed.growth == WHOLE and bool(resets_of(event, flow))
     found = price(UNTIL_EMPTIED if bounded else claimed.growth, claimed.cost, few, turns)

@@ -134,7 +134,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
         for me, name, how in (part for part in parts if len(part) == 3)
         if me == "self" and how in TORCH.words["fills-lists"]
     }
-    return any(runs.world.memoize(is_only_filled, (ClassRef(ref.path, facts.owner), name)) for name in sorted(names))
+    return any(is_only_filled(runs.world, ClassRef(ref.path, facts.owner), name) for name in sorted(names))
 
 
 def kept(event: Store, flow: Flow) -> Claim | Fact:

@@ -141,7 +141,7 @@ def added_in_turns(event: HookAdded, flow: Flow) -> Iterator[Draft]:
     world, ref = flow.runs.world, flow.frame(event.site).ref
     if not flow.own(event.site) or ref != flow.record.root:
         return
-    turns = world.memoize(hooked_in_turns, (ref, event.site.node))
+    turns = hooked_in_turns(world, ref, event.site.node)
     if turns is None:
         return
     where = "" if turns.ref.path == ref.path else f" of {turns.ref.path}"
@@ -168,15 +168,15 @@ def is_emptied(event: HookStore, flow: Flow) -> bool:
     hook = flow.frame(event.site).ref
     owner = world.header(world.outermost(hook)).owner  # whoever holds the object, its class empties what its hooks fill
     inside = dict.fromkeys(((root.path, facts.owner or facts.qualname), (hook.path, owner or hook.qualname)))
-    around = functions = tuple(each for path, name in inside for each in world.within(path, name))
+    around = functions = tuple(each for path, name in inside for each in world.project.within(path, name))
     if facts.qualname == MODULE or not any(holder.partition(".")[0] in other.locals for other in around):
         functions = world.project.module(root.path).functions
     if any(other.names & EMPTIES for other in around) or any(takes_out(other, holder) for other in functions):
         return True
     if holder.startswith("self.") and is_set_again(world, root, [holder.removeprefix("self.")]):
         return True
-    found = [world.function(FunctionRef(root.path, other.qualname)) for other in functions if not other.parent]
-    made = Counter(text for each in found if each is not None for text in assigned(each[0].body))
+    found = [world.body(FunctionRef(root.path, other.qualname)) for other in functions if not other.parent]
+    made = Counter(text for each in found for text in assigned(each))
     return made[holder] > 1 or made[f"{holder}[]"] > 1
 
 
@@ -202,4 +202,4 @@ def runs_once(flow: Flow) -> bool:
     if record.root.qualname != MODULE or not loops or any(loops):
         return False
     refs = [FunctionRef(record.root.path, facts.qualname) for facts in world.project.module(record.root.path).functions]
-    return not any(world.memoize(runs_steps, ref) for ref in refs)
+    return not any(runs_steps(world, ref) for ref in refs)

@@ -25,12 +25,26 @@ COUNTS = re.compile(
 """Keys of a checkpoint under which no tensors are, or a state that is restored."""
 
 
-class Taken(Tracker):
-    """Follows what is loaded; ``kept`` in an attribute, given to a computation, or handed to a function that is not visible."""
+class Loaded(Tracker):
+    """Follows what one call loads, and parts of it."""
 
-    def __init__(self, meter: Meter, source: int, given: frozenset[str] = frozenset()) -> None:
+    def __init__(self, meter: Meter, source: int) -> None:
         super().__init__(meter)
         self.source = source
+
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        if not isinstance(expr, ir.Subscript):
+            return super().gives(expr, state)
+        for index in expr.index:
+            self.value(index, state)
+        return self.value(expr.value, state)
+
+
+class Taken(Loaded):
+    """Whether that is ``kept`` in an attribute, given to a computation, or handed to a function that is not visible."""
+
+    def __init__(self, meter: Meter, source: int, given: frozenset[str] = frozenset()) -> None:
+        super().__init__(meter, source)
         self.given = given
         self.computed = ""
         self.attribute = ""
@@ -48,27 +62,7 @@ class Taken(Tracker):
             self.computed = self.computed or next((dotted(target) for target in targets if isinstance(target, ir.Attr)), "")
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
-        match expr:
-            case None | ir.Const():
-                return False
-            case ir.Name():
-                return expr.id in state or expr.id in self.given
-            case ir.Attr():
-                return self.value(expr.value, state) or dotted(expr) in state
-            case ir.Subscript():
-                for index in expr.index:
-                    self.value(index, state)
-                return self.value(expr.value, state)
-            case ir.Compare() | ir.FormattedString():
-                self.inner(expr, state)
-                return False
-            case ir.Binary():
-                held = [self.value(expr.left, state), self.value(expr.right, state)]
-                return any(held)
-            case ir.Call():
-                return self.call(expr, state)
-            case _:
-                return self.inner(expr, state)
+        return super().gives(expr, state) or (isinstance(expr, ir.Name) and expr.id in self.given)
 
     def call(self, expr: ir.Call, state: set[str]) -> bool:
         given = [self.value(arg.value, state) for arg in expr.args]
@@ -94,21 +88,17 @@ def is_computation(name: str) -> bool:
 def taken_otherwise(world: World, ref: FunctionRef, node: int) -> str:
     """Why what a call loads may be needed on the device: something else than ``load_state_dict`` computes with it. "" for nothing in
     sight."""
-    found = world.function(world.outermost(ref))
-    if found is None:
-        return ""
     tracked = Taken(world.following, node)
-    tracked.run(found[0].body)
+    tracked.run(world.body(world.outermost(ref)))
     return f"`{tracked.computed}` takes what is loaded as well, and may need it on the device" if tracked.computed else ""
 
 
-class CopiedAlone(Tracker):
-    """Follows what is loaded, and notes the first use of it that does anything else than to restore a state of it, to take it apart, or
+class CopiedAlone(Loaded):
+    """Notes the first use of it that does anything else than to restore a state of it, to take it apart, or
     to make a number of a part."""
 
     def __init__(self, meter: Meter, source: int) -> None:
-        super().__init__(meter)
-        self.source = source
+        super().__init__(meter, source)
         self.otherwise = ""
 
     def uses(self, how: str) -> None:
@@ -141,29 +131,16 @@ class CopiedAlone(Tracker):
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
-            case None | ir.Const():
-                return False
-            case ir.Name():
-                return expr.id in state
             case ir.Attr():
                 if self.value(expr.value, state):
                     self.uses(expr.name)
                 return dotted(expr) in state
-            case ir.Subscript():
-                for index in expr.index:
-                    self.value(index, state)
-                return self.value(expr.value, state)
-            case ir.Compare() | ir.FormattedString():
-                self.inner(expr, state)
-                return False
-            case ir.Comprehension() | ir.IfExp() | ir.Walrus() | ir.Sequence() | ir.DictDisplay() | ir.Star() | ir.BoolOp():
-                return self.inner(expr, state)
-            case ir.Call():
-                return self.call(expr, state)
-            case _:
+            case ir.Binary() | ir.Unary() | ir.Lambda() | ir.Yield() | ir.Await() | ir.Slice():
                 if self.inner(expr, state):
                     self.uses(dotted(expr) or "an operator")
                 return False
+            case _:
+                return super().gives(expr, state)
 
     def call(self, expr: ir.Call, state: set[str]) -> bool:
         given = [self.value(arg.value, state) for arg in expr.args]
@@ -196,11 +173,11 @@ COPIES_DICTS = TORCH.words["copies-dicts"]
 @bounded(TOO_MUCH)
 def used_otherwise(world: World, ref: FunctionRef, node: int) -> str:
     """What is done with what a call loads, beside restoring states of it; "" where every use is visible and is none but that."""
-    found = world.function(world.outermost(ref))
+    found = world.ir_of(world.outermost(ref))
     if found is None:
         return "it cannot be read"
     tracked = CopiedAlone(world.following, node)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     if world.outermost(ref).qualname == MODULE:
         functions = world.project.module(ref.path).functions[1:]
         read = sorted(name for facts in functions for name in tracked.ever & (facts.names - facts.locals))
@@ -211,13 +188,13 @@ def used_otherwise(world: World, ref: FunctionRef, node: int) -> str:
 @bounded(True)
 def keeps_a_parameter(world: World, ref: FunctionRef) -> bool:
     """Whether a method binds what it is given, or a part of it, to an attribute, or hands it to what may."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return True
-    names = frozenset(param.name for param in found[0].params[1:])
+    names = frozenset(param.name for param in found.params[1:])
     tracked = Taken(world.following, -1, names)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     makes = any(
-        isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in counted(world, found[0].body)
+        isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in counted(world, found.body)
     )
     return bool(tracked.attribute or tracked.handed) or makes

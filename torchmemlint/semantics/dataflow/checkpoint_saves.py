@@ -19,10 +19,9 @@ from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.dataflow.released_names import Placed, binds, text_of_function
 from torchmemlint.semantics.dataflow.restored_state import has_no_tensors, is_optimizer
 from torchmemlint.semantics.size import assignments
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 
-SAVES = TORCH.words["saves-tensors"]
 COPIES = TORCH.words["copies-dicts"]
 """Functions that give a dict with the tensors of another."""
 MAX_NAMES = 6
@@ -49,7 +48,7 @@ def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     """What every save says of the file that a call loads, where its weights, or all of it, were on the host: of the saves with its name,
     those in the same file or folder first; where it has no name that is written out, of those in the same file that have none either, or
     else of all saves of the project."""
-    known = world.memoize(all_saved, TORCH.names["saves"])
+    known = all_saved(world, TORCH.names["saves"])
     name = file_of(world, ref, node)
     named = [saved for saved in known if name and saved.file == name]
     near = [saved for saved in named if saved.path == ref.path] or [
@@ -75,8 +74,8 @@ def may_be(world: World, ref: FunctionRef, saved: Saved) -> bool:
         return False
     if not saved.keys or TORCH.names["restores"] not in world.facts(ref).names:
         return True
-    found = world.function(world.outermost(ref))
-    return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found[0].body))
+    found = world.ir_of(world.outermost(ref))
+    return found is None or any(isinstance(each, ir.Const) and each.value in saved.keys for each in everything(found.body))
 
 
 def restores_optimizer(world: World, ref: FunctionRef) -> bool:
@@ -96,7 +95,7 @@ def left_unread(world: World, ref: FunctionRef, node: int) -> tuple[frozenset[st
     host: by every save of the project with these keys, those in the same folder first. Both are empty where it is not known what is
     read, or what was saved."""
     read = keys_read(world, ref, node)
-    known = [saved for saved in world.memoize(all_saved, TORCH.names["saves"]) if read and read <= saved.keys]
+    known = [saved for saved in all_saved(world, TORCH.names["saves"]) if read and read <= saved.keys]
     near = [saved for saved in known if PurePosixPath(saved.path).parent == PurePosixPath(ref.path).parent]
     unread = [saved.elsewhere - read for saved in near or known]
     if not unread or not all(unread) or any(saved.elsewhere & read for saved in near or known):
@@ -106,13 +105,13 @@ def left_unread(world: World, ref: FunctionRef, node: int) -> tuple[frozenset[st
 
 def saves_more(world: World) -> bool:
     """Whether the project saves a dict with a state that was not on the host, and other entries beside."""
-    return any(saved.elsewhere and saved.keys - saved.elsewhere for saved in world.memoize(all_saved, TORCH.names["saves"]))
+    return any(saved.elsewhere and saved.keys - saved.elsewhere for saved in all_saved(world, TORCH.names["saves"]))
 
 
 def keys_read(world: World, ref: FunctionRef, node: int) -> frozenset[str]:
     """The keys that are read of what a call gives, until its name is bound again; empty where anything else is done with it."""
     statements = Text(world, ref).statements
-    place, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
+    place, call = placed_calls(world, ref).get(node, (0, None))
     bound = statements[place].statement if call is not None else None
     if not isinstance(bound, ir.Assign) or bound.value is not call or not isinstance(bound.targets[0], ir.Name):
         return frozenset()
@@ -152,6 +151,7 @@ def own_parts(statement: ir.Stmt) -> Iterator[object]:
             yield from everything(statement)
 
 
+@memoized
 def all_saved(world: World, name: str) -> tuple[Saved, ...]:
     """All checkpoints that the project saves by a function of that name."""
     found: dict[Saved, None] = {}
@@ -160,17 +160,21 @@ def all_saved(world: World, name: str) -> tuple[Saved, ...]:
         return ()  # there may be more
     for caller in callers:
         ref = world.outermost(caller)
-        found.update(dict.fromkeys(world.memoize(saved_in, ref)))
+        found.update(dict.fromkeys(saved_in(world, ref)))
     return tuple(found)
 
 
+@memoized
 def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
     """The checkpoints that one function saves."""
     text = Text(world, ref)
     out = []
     for place, one in enumerate(text.statements):
         for call in own_calls(one.statement) if not any(text.is_shut(test) for test in one.tests) else ():
-            if world.project.resolve(ref.path, dotted(call.func), ref.qualname) not in SAVES or len(call.args) < 2:
+            if (
+                world.project.resolve(ref.path, dotted(call.func), ref.qualname) not in TORCH.words["saves-tensors"]
+                or len(call.args) < 2
+            ):
                 continue
             kept = text.kept(call.args[0].value, place)
             on_host, elsewhere = kept if kept is not None else (frozenset[str](), frozenset[str]())
@@ -182,21 +186,22 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
 
 def file_of(world: World, ref: FunctionRef, node: int) -> str:
     """The name of the file that a call loads, where it is written out."""
-    place, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
+    place, call = placed_calls(world, ref).get(node, (0, None))
     return Text(world, ref).file(call.args[0].value, place) if call is not None and call.args else ""
 
 
 def nodes_of_file(world: World, ref: FunctionRef, node: int) -> list[int]:
     """The node of the argument that says which file a call loads, and those of what the function assigns to the names in it."""
-    _, call = world.memoize_of_function(placed_calls, ref).get(node, (0, None))
+    _, call = placed_calls(world, ref).get(node, (0, None))
     if call is None or not call.args:
         return []
     file = call.args[0].value
     names = {part.id for part in walk(file) if isinstance(part, ir.Name)}
-    given = world.memoize_of_function(assignments, world.outermost(ref))
+    given = assignments(world, world.outermost(ref))
     return [file.node, *(each.value.node for each in given if any(dotted(target) in names for target in each.targets))]
 
 
+@memoized_with_code
 def placed_calls(world: World, ref: FunctionRef) -> dict[int, tuple[int, ir.Call | None]]:
     """The calls in the simple statements of a function, with the number of their statement, by node."""
     statements = Text(world, ref).statements
@@ -227,7 +232,7 @@ class Text:
         self.world = world
         self.ref = ref
         self.depth = depth
-        self.statements: list[Placed] = world.memoize_of_function(text_of_function, ref)[0]
+        self.statements: list[Placed] = text_of_function(world, ref)[0]
 
     def bound(self, name: str, place: int) -> tuple[ir.Expr, int] | None:
         """What a name was last bound to above a statement, and where."""
@@ -333,7 +338,7 @@ class Text:
     def of_function(self, ref: FunctionRef) -> Kept | None:
         """What a function of the project returns, where all that it returns is alike, or where it calls itself for what is inside of what
         it is given, and moves a tensor to the host."""
-        if self.world.function(ref) is None:
+        if self.world.ir_of(ref) is None:
             return None
         text = Text(self.world, ref, self.depth + 1)
         given = [
@@ -341,7 +346,8 @@ class Text:
             for place, one in enumerate(text.statements)
             if isinstance(one.statement, ir.Return) and one.statement.value is not None
         ]
-        if any(moves_to_host(value) for value, _ in given) and calls_itself(self.world, ref):
+        calls_itself = any(caller.ref == ref for caller in self.world.project.callers(ref).calls)
+        if calls_itself and any(moves_to_host(value) for value, _ in given):
             return HOST
         found = [text.kept(value, place) for value, place in given]
         return found[0] if found and all(one == found[0] for one in found) else None
@@ -390,10 +396,6 @@ def is_item_of(target: ir.Expr, name: str) -> bool:
     if not isinstance(target, ir.Subscript):
         return False
     return is_item_of(target.value, name) or (isinstance(target.value, ir.Name) and target.value.id == name)
-
-
-def calls_itself(world: World, ref: FunctionRef) -> bool:
-    return any(caller.ref == ref for caller in world.project.callers(ref).calls)
 
 
 def moves_to_host(expr: ir.Expr) -> bool:

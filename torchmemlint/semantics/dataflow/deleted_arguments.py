@@ -17,7 +17,7 @@ from torchmemlint.lower.ways import header
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.dataflow.released_names import Placed, excludes, text_of_function
 from torchmemlint.semantics.mode import DEVICE_WORDS, reaches
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 MAX_NAMES = 3
@@ -43,17 +43,13 @@ class Held:
     names: tuple[str, ...]
 
 
+@memoized
 def deleted(world: World, ref: FunctionRef) -> Deleted | None:
     """The first ``del`` of a function by which it means to free what it was given; None where it does more with that than to ask
     about it: it may move it, or shut it down."""
-    return world.memoize(_deleted, ref)
-
-
-def _deleted(world: World, ref: FunctionRef) -> Deleted | None:
-    found = world.function(ref)
-    if found is None:
+    function = world.ir_of(ref)
+    if function is None:
         return None
-    function = found[0]
     statements = [one.statement for one in text_of_function(world, ref)[0]]
     params = {param.name for param in function.params}.difference(*map(names_bound, function.body))
     of = {name: name for name in params}
@@ -76,9 +72,7 @@ def _deleted(world: World, ref: FunctionRef) -> Deleted | None:
 def is_used(world: World, ref: FunctionRef, names: set[str]) -> bool:
     """Whether something is done with one of the names: it is called, handed on to what is not known to keep nothing, stored or given
     back."""
-    found = world.function(ref)
-    assert found is not None
-    for node in nodes_of(found[0].body):
+    for node in nodes_of(world.body(ref)):
         match node:
             case ir.Call() if names_inside(node) & names:
                 if world.project.resolve(ref.path, dotted(node.func), ref.qualname) not in TORCH.inert_calls:
@@ -95,9 +89,9 @@ def is_used(world: World, ref: FunctionRef, names: set[str]) -> bool:
 def held(world: World, ref: FunctionRef, gone: Deleted) -> Held | None:
     """The first call, of those that are visible, after which the caller still holds the object and the program goes on to need
     memory."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     assert found is not None
-    params = found[0].params
+    params = found.params
     calls = world.project.callers(ref).calls
     for caller in sorted({each.ref for each in calls if world.outermost(each.ref) == each.ref}):
         named = {each.call.callee for each in calls if each.ref == caller}
@@ -136,9 +130,7 @@ def is_held(world: World, caller: FunctionRef, statements: list[Placed], place: 
     nothing deletes it, or binds it to nothing, before the device is needed again."""
     call = statements[place]
     root = name.partition(".")[0]
-    found = world.function(caller)
-    assert found is not None
-    if root != "self" and root in {param.name for param in found[0].params}:
+    if root != "self" and root in {param.name for param in world.header(caller).params}:
         return False  # who handed it over holds it as well
     again = [
         one

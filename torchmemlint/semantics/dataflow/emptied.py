@@ -8,7 +8,7 @@ from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.mode import callees
-from torchmemlint.semantics.state import World, is_batch_hook
+from torchmemlint.semantics.state import World, is_batch_hook, memoized
 from torchmemlint.torch_facts import TORCH
 
 TAKES_OUT = TORCH.words["empties"]
@@ -22,10 +22,10 @@ MAX_UP = 3
 """Calls over which it is looked for what runs a method that empties."""
 
 
-def emptied_by(world: World, attribute: tuple[ClassRef, str]) -> frozenset[FunctionRef]:
+@memoized
+def emptied_by(world: World, cls: ClassRef, name: str) -> frozenset[FunctionRef]:
     """The functions, but constructors, that may empty the container that an attribute of a class's objects holds, or put another one
     there. Where a function is given the container, it is one if that function may."""
-    cls, name = attribute
     family = _family(world, cls)
     found = {
         FunctionRef(each.path, fact.method)
@@ -58,14 +58,14 @@ def _holder(facts: FunctionFacts, ref: FunctionRef, family: frozenset[ClassRef])
     return "self" if facts.owner and ClassRef(ref.path, facts.owner) not in family else ""
 
 
-def is_only_filled(world: World, attribute: tuple[ClassRef, str]) -> bool:
+@memoized
+def is_only_filled(world: World, cls: ClassRef, name: str) -> bool:
     """Whether the constructor makes what an attribute holds, methods of the class add to it, and nothing in the project reads it, sets it
     or takes anything out: it only grows."""
-    cls, name = attribute
     facts = [fact for fact, _ in world.project.attr(cls, name)]
     if not facts or any(fact.kind is not AttrKind.LIST or not is_constructor(fact.method) for fact in facts):
         return False
-    if world.project.is_looked_up(name) or world.memoize(emptied_by, attribute):
+    if world.project.is_looked_up(name) or emptied_by(world, cls, name):
         return False
     return all(_only_fills(world.facts(ref), name) for ref in world.project.functions_saying(name))
 
@@ -120,9 +120,10 @@ def _takes_out(call: CallFact, name: str, other: str) -> bool:
     return (not parts[1] and not other) or parts[2] == name
 
 
-def is_emptied_each_batch(world: World, attribute: tuple[ClassRef, str]) -> bool:
+@memoized
+def is_emptied_each_batch(world: World, cls: ClassRef, name: str) -> bool:
     """Whether what an attribute collects may be let go of again with each batch: what empties it is called for every one."""
-    seen = set(world.memoize(emptied_by, attribute))
+    seen = set(emptied_by(world, cls, name))
     todo = list(seen)
     for _ in range(MAX_UP):
         if any(is_batch_hook(world, ref) or ref.qualname.rpartition(".")[2] in TORCH.words["forward"] for ref in todo):

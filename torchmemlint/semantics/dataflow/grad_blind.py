@@ -18,7 +18,7 @@ from torchmemlint.lower.written import short
 from torchmemlint.semantics.identity import files_with, is_known, is_known_package, looks_like_module
 from torchmemlint.semantics.interpret import STORING
 from torchmemlint.semantics.mode import OF_EVERYTHING, callees, family, is_network, purpose
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 ASKS = (
@@ -54,10 +54,10 @@ MAX_NAMESAKES = 60
 """Methods of one name that are looked at, on an object of which nothing is known."""
 
 
-def seen_by(world: World, asked: tuple[FunctionRef, tuple[int, int], frozenset[str]]) -> str:
+@memoized
+def seen_by(world: World, ref: FunctionRef, rows: tuple[int, int], networks: frozenset[str]) -> str:
     """What may tell that grad mode is off in a function, or in some of its rows (the first and the last; 0 and 0 for all of it), in
     words; "" where nothing can. The texts are those of what runs networks there."""
-    ref, rows, networks = asked
     looking = _Looking(world, files_with(world, ref.path), networks)
     for each, facts in family(world, ref):
         where = zip(facts.calls, facts.call_places, strict=True)
@@ -66,6 +66,7 @@ def seen_by(world: World, asked: tuple[FunctionRef, tuple[int, int], frozenset[s
     return looking.follow()
 
 
+@memoized
 def changes_the_program(world: World, path: str) -> str:
     """What, of all that may be loaded together with a file, takes gradients, or makes a forward do something else without a graph, or after
     one; "" for nothing. A value reaches a backward by more ways than can be followed (a thread, a data set that trains, an attribute of
@@ -120,7 +121,7 @@ class _Looking:
         if not self.runs_networks:
             self.runs_networks = True
             for name in sorted(FORWARD):
-                self.add(self.world.methods_named(name))
+                self.add(self.world.project.methods_named(name))
 
     def look(self, ref: FunctionRef, facts: FunctionFacts, calls: Iterable[CallFact], whole: bool) -> None:
         """One function: its words, what it keeps where it is a network's, and what it calls."""
@@ -131,9 +132,11 @@ class _Looking:
                 self.why = self.why or f"`{short(ref.qualname)}` names `{asked[0]}`"
             self.keeps(ref, facts)
             for name in IMPLICIT:
-                self.add(self.world.methods_named(name))
+                self.add(self.world.project.methods_named(name))
             for text in sorted(facts.reads):
-                self.add(m for m in self.world.methods_named(text.rpartition(".")[2]) if is_property(self.world.header(m)))
+                self.add(
+                    m for m in self.world.project.methods_named(text.rpartition(".")[2]) if is_property(self.world.header(m))
+                )
         for call in calls:
             if self.why:
                 break
@@ -205,11 +208,9 @@ class _Looking:
 
     def by_name(self, name: str) -> bool:
         """Looks at every method of a name, if they are not too many."""
-        named = tuple(ref for ref in self.world.methods_named(name) if ref.path in self.near)
+        named = tuple(ref for ref in self.world.project.methods_named(name) if ref.path in self.near)
         if name in OF_TORCH:
-            named = tuple(
-                m for m in named if self.world.is_module_class(ClassRef(m.path, self.world.header(m).owner)) is not False
-            )
+            named = tuple(m for m in named if self.world.is_of_module(m) is not False)
         self.add(named)
         return len(named) <= MAX_NAMESAKES
 

@@ -13,7 +13,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.dataflow.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.interpret import STORING
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized, memoized_or, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -32,7 +32,6 @@ STEPS = TORCH.words["may-step"]
 OPTIMIZERS = TORCH.words["may-train"]
 """What may back-propagate the loss that a method of ``STEPS`` is given."""
 KEEPING = frozenset(STORING) | TORCH.words["fills-by-key"]
-RESETS = TORCH.words["resets-gradients"]
 LIBRARIES = TORCH.words["adds-no-graph"] | TORCH.words["array-libraries"]
 
 Source = Callable[[ir.Call], bool]
@@ -68,20 +67,13 @@ class GradNeeds(FunctionTracker):
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
-            case None | ir.Const():
-                return False
             case ir.Name():
                 return expr.id in state or (self.all_made and not self.is_library(expr.id))
             case ir.Attr():
                 inner = self.value(expr.value, state)
                 return expr.name not in CUT_ATTRIBUTES and (inner or dotted(expr) in state)
-            case ir.Compare() | ir.FormattedString():
-                self.inner(expr, state)
-                return False
-            case ir.Call():
-                return self.call(expr, state)
             case _:
-                return self.inner(expr, state)
+                return super().gives(expr, state)
 
     def call(self, expr: ir.Call, state: set[str]) -> bool:
         given = [self.value(arg.value, state) for arg in expr.args]
@@ -130,11 +122,11 @@ class StoredNeeds(GradNeeds):
 @bounded(TOO_MUCH)
 def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
     """What may need the graph of a stored expression, on any path of the function: a backward, an attribute, a caller; "" for nothing."""
-    found = world.function(world.outermost(ref))
+    found = world.ir_of(world.outermost(ref))
     if found is None:
         return "it cannot be read"
     tracked = StoredNeeds(world, ref, node)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     return tracked.trained or next(iter(sorted(tracked.attributes)), "") or ("return" if tracked.leaves else "")
 
 
@@ -142,24 +134,23 @@ def stored_needed(world: World, ref: FunctionRef, node: int) -> str:
 def backward_needs(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
     """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
     make; "" where no visible code does."""
-    found = world.function(FunctionRef(ref.path, ref.qualname))
-    if found is None:
+    body = world.body(ref)
+    if not body:
         return "it cannot be read"
-    around = statements_around(world, found[0].body, nodes) if statement else frozenset[int]()
+    around = statements_around(world, body, nodes) if statement else frozenset[int]()
     unseen = statement and ref.qualname.rpartition(".")[2] in FORWARD and not world.project.callers(ref).calls
     called_by = "a step that is not visible may back-propagate what the forward returns" if unseen else ""
-    return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0, called_by)
+    return _needed(world, ref, body, lambda call: call.node in nodes, around, 0, called_by)
 
 
 @bounded(TOO_MUCH)
 def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
     """As ``needed``, for all that the block of a ``with`` makes, given by the node of its item."""
-    found = world.function(world.outermost(ref))
-    for statement in counted(world, found[0].body) if found is not None else ():
+    body = world.body(world.outermost(ref))
+    for statement in counted(world, body):
         if isinstance(statement, ir.With) and any(item.node == item_node for item in statement.items):
             inside = {each.node for each in counted(world, statement.body) if isinstance(each, SIMPLE)}
-            assert found is not None
-            return _needed(world, ref, found[0], lambda call: False, frozenset(inside), 0)
+            return _needed(world, ref, body, lambda call: False, frozenset(inside), 0)
     return ""
 
 
@@ -175,7 +166,7 @@ def backward_needs_returned(world: World, ref: FunctionRef) -> str:
 def _needed(
     world: World,
     ref: FunctionRef,
-    function: ir.Function,
+    body: list[ir.Stmt],
     sources: Source,
     statements: frozenset[int],
     depth: int,
@@ -183,7 +174,7 @@ def _needed(
 ) -> str:
     """As ``needed``; ``called_by`` says who back-propagates what the function returns where no caller is visible."""
     tracked = GradNeeds(world, ref, sources, statements)
-    tracked.run(function.body)
+    tracked.run(body)
     if called_by and tracked.leaves:
         return called_by
     if tracked.trained:
@@ -205,15 +196,12 @@ def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
         return ""
     names = frozenset({last}) if last not in FORWARD else frozenset(call.call.callee.rpartition(".")[2] for call in calls)
     for caller in sorted({world.outermost(call.ref) for call in calls} - {ref}):
-        found = world.function(caller)
-        if found is None:
-            continue
 
         def makes(call: ir.Call, caller: FunctionRef = caller) -> bool:
             text = dotted(call.func)
             return text.rpartition(".")[2] in names and ref in world.project.callees(caller.path, caller.qualname, text).refs
 
-        why = _needed(world, caller, found[0], makes, frozenset(), depth + 1)
+        why = _needed(world, caller, world.body(caller), makes, frozenset(), depth + 1)
         if why:
             return why
     return ""
@@ -226,7 +214,8 @@ def is_trainer(world: World, ref: FunctionRef, call: ir.Call, given: list[bool])
         return False
     refs = world.project.callees(ref.path, ref.qualname, text).refs
     return any(
-        world.facts(callee).names & BACKWARD and _trains(world, callee, _params_given(world, callee, call, given))
+        world.facts(callee).names & BACKWARD
+        and _back_propagates_a_parameter(world, callee, _params_given(world, callee, call, given))
         for callee in refs
     )
 
@@ -241,23 +230,18 @@ def _params_given(world: World, ref: FunctionRef, call: ir.Call, given: list[boo
     return frozenset(arg.keyword or (names[at] if at < len(names) else "*") for at, arg in asked)
 
 
-def _trains(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
-    asked = (ref, names)
-    return world.is_finding(_back_propagates_a_parameter, asked) or world.memoize(_back_propagates_a_parameter, asked)
-
-
+@memoized_or(True)
 @bounded(True)
-def _back_propagates_a_parameter(world: World, asked: tuple[FunctionRef, frozenset[str]]) -> bool:
+def _back_propagates_a_parameter(world: World, ref: FunctionRef, names: frozenset[str]) -> bool:
     """Whether a backward in a function may go through some of its parameters, or through what it keeps of them."""
-    ref, names = asked
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return True
     tracked = GradNeeds(world, ref, lambda call: False)
     tracked.ever = {*names}
-    if not names <= {param.name for param in found[0].params}:
+    if not names <= {param.name for param in found.params}:
         return True
-    tracked.block(found[0].body, set(tracked.ever))
+    tracked.block(found.body, set(tracked.ever))
     for closure in tracked.closures:
         tracked.block(closure.body, set(tracked.ever))
     return bool(tracked.trained or tracked.attributes)
@@ -267,21 +251,18 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     """The method of the root's class that reads an attribute and back-propagates what it holds, or hands that out in a class that
     back-propagates anything; "" for none."""
     owner = world.header(ref).owner
-    for other in world.memoize(_readers_beside_a_backward, (ref.path, owner, attribute)) if owner else ():
-        found = world.function(other)
-        if found is None:
-            continue
+    for other in _readers_beside_a_backward(world, ref.path, owner, attribute) if owner else ():
         tracked = GradNeeds(world, other, lambda call: False)
-        tracked.block(found[0].body, {attribute})
+        tracked.block(world.body(other), {attribute})
         if tracked.trained or (tracked.leaves and other != ref):
             return other.qualname
     return ""
 
 
-def _readers_beside_a_backward(world: World, attribute: tuple[str, str, str]) -> list[FunctionRef]:
+@memoized
+def _readers_beside_a_backward(world: World, path: str, owner: str, text: str) -> list[FunctionRef]:
     """The methods of a class of a file that read an attribute, where one of its methods back-propagates."""
-    path, owner, text = attribute
-    methods = world.within(path, owner)
+    methods = world.project.within(path, owner)
     trains = any(facts.names & BACKWARD for facts in methods)
     found = []
     for facts in methods if trains else ():
@@ -307,10 +288,8 @@ def statements_around(world: World, body: list[ir.Stmt], nodes: frozenset[int]) 
 def is_whole_value(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether a statement binds new names to what one call gives, or to what is computed from it without any other call but those of
     libraries."""
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
     tracked = GradNeeds(world, ref, lambda call: False)
-    for statement in counted(world, body):
+    for statement in counted(world, world.body(ref)):
         if isinstance(statement, ir.Assign) and any(
             getattr(each, "node", -1) == node for each in counted(world, statement.value)
         ):
@@ -341,20 +320,21 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
     on at the function's first row."""
     outermost = world.outermost(ref)
-    uses = world.memoize_of_function(_gradient_uses, outermost)
+    uses = _gradient_uses(world, outermost)
     if uses is None:
         return True
     return bool(uses.reads) and uses.reads[uses.before.get(node, 0) % len(uses.reads)]
 
 
+@memoized_with_code
 def _gradient_uses(world: World, ref: FunctionRef) -> _GradientUses | None:
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return None
-    own = _gradients_in_place(world, found[0].body)
+    own = _gradients_in_place(world, found.body)
     reads: list[bool] = []
     before: dict[int, int] = {}
-    for each in counted(world, found[0].body):
+    for each in counted(world, found.body):
         if isinstance(each, ir.Call):
             before[each.node] = len(reads)
             if (each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)) in BACKWARD:
@@ -372,7 +352,7 @@ def _gradients_in_place(world: World, body: list[ir.Stmt]) -> set[int]:
         inside: list[object] = []
         if isinstance(each, ir.Compare):
             inside = [each]
-        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in RESETS:
+        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in TORCH.words["resets-gradients"]:
             inside = [each.func.value]
         elif isinstance(each, (ir.Assign, ir.If)):
             inside = list(each.targets) if isinstance(each, ir.Assign) else [each.test]

@@ -19,7 +19,7 @@ from torchmemlint.lower.ways import tests_to
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.identity import function_or_closure
 from torchmemlint.semantics.interpret import FILLS_LISTS
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -47,12 +47,11 @@ class Turns(NamedTuple):
     through: tuple[FunctionRef, ...]
 
 
-def hooked_in_turns(world: World, asked: tuple[FunctionRef, int]) -> Turns | None:
+@memoized
+def hooked_in_turns(world: World, ref: FunctionRef, node: int) -> Turns | None:
     """The loop in a caller whose turns all register a hook by this call (function, and node), which keeps something of its own, on what
     was there before the loop; None where there is none, or where something visible may take the hooks off."""
-    ref, node = asked
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
+    body = world.body(ref)
     call = next((each for each in nodes_of(body) if isinstance(each, ir.Call) and each.node == node), None)
     if call is None or not isinstance(call.func, ir.Attr) or not call.args:
         return None
@@ -124,10 +123,9 @@ def repeated(world: World, ref: FunctionRef, holders: frozenset[str], below: tup
         return None
     for caller in callers.calls:
         given = holders_at(world, ref, holders, caller) if caller.certain and caller.ref not in through else None
-        found = world.function(caller.ref) if given else None
-        if found is None or given is None:
+        if not given:
             continue
-        body = found[0].body
+        body = world.body(caller.ref)
         calls = [each for each in nodes_of(body) if isinstance(each, ir.Call) and dotted(each.func) == caller.call.callee]
         for call in calls:
             loop = next((each for each in loops_around(body, call) if not changes(each, call, given)), None)
@@ -159,7 +157,7 @@ def rests_on(test: ir.Expr, bound: set[str]) -> bool:
 def holders_at(world: World, ref: FunctionRef, holders: frozenset[str], caller: Caller) -> frozenset[str] | None:
     """What the caller calls what these names and attributes of a function's are; None where that is not known."""
     facts = world.facts(ref)
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return None
     names: set[str] = set()
@@ -173,10 +171,10 @@ def holders_at(world: World, ref: FunctionRef, holders: frozenset[str], caller: 
         if holder.startswith("self."):
             values = [
                 each.value
-                for each in nodes_of(found[0].body)
+                for each in nodes_of(found.body)
                 if isinstance(each, ir.Assign) and holder in map(text_of, each.targets)
             ]
-            inner = union(found[0].body, values, 0) if values else None
+            inner = union(found.body, values, 0) if values else None
             if inner is None or any(each.startswith("self.") for each in inner):
                 return None
             given = {*inner}
@@ -281,7 +279,7 @@ def may_be_taken_off(world: World, turns: Turns) -> bool:
     near: dict[FunctionRef, FunctionFacts] = {}
     for ref in (*turns.through, turns.ref):
         owner = world.header(ref).owner
-        for facts in world.within(ref.path, owner or world.outermost(ref).qualname):
+        for facts in world.project.within(ref.path, owner or world.outermost(ref).qualname):
             near[FunctionRef(ref.path, facts.qualname)] = facts
     taking = {ref for ref, facts in near.items() if removes(facts)}
     while more := {
@@ -293,8 +291,7 @@ def may_be_taken_off(world: World, turns: Turns) -> bool:
     names = {last(each) for each in taking}
     if taking & {*turns.through, turns.ref} or FINALIZER in names:
         return True
-    found = world.function(turns.ref)
-    if ENDS_WITH in names and any(isinstance(each, ir.With) for each in nodes_of(found[0].body if found else [])):
+    if ENDS_WITH in names and any(isinstance(each, ir.With) for each in nodes_of(world.body(turns.ref))):
         return True
     if any(call.callee.rpartition(".")[2] in names for ref in (*turns.through, turns.ref) for call in world.facts(ref).calls):
         return True

@@ -21,10 +21,8 @@ PLAIN = TORCH.words["sizes"] | TORCH.words["asks-no-device"]
 """What is asked of a tensor or list that gives no tensor."""
 BY_NUMBERS = frozenset(TORCH.methods) - TORCH.words["meets-tensors"]
 """Methods of a tensor whose arguments may be numbers."""
-WITH_OPERAND = TORCH.words["meets-operands"]
 PARTS = TORCH.words["takes-parts"]
 NUMBERS = TORCH.words["reads-number"]
-COUNTS_UP = TORCH.words["counts-up"]
 TO_DEVICE = TORCH.words["to-device"]
 HOST_LIBRARIES = TORCH.words["array-libraries"] | TORCH.words["host-libraries"]
 READS = TORCH.words["reads-anywhere"]
@@ -76,10 +74,6 @@ class HostUses(FunctionTracker):
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
-            case None | ir.Const():
-                return False
-            case ir.Name():
-                return expr.id in state
             case ir.Attr():
                 inner = self.value(expr.value, state)
                 return (inner and expr.name not in PLAIN) or dotted(expr) in state
@@ -94,10 +88,8 @@ class HostUses(FunctionTracker):
                 return self.together([expr.left, expr.right], state, expr)
             case ir.Compare():
                 return self.together([expr.left, *expr.comparators], state, expr)
-            case ir.Call():
-                return self.call(expr, state)
             case _:
-                return self.inner(expr, state)
+                return super().gives(expr, state)
 
     def together(self, operands: list[ir.Expr], state: set[str], whole: ir.Expr) -> bool:
         held = [self.value(operand, state) for operand in operands]
@@ -185,7 +177,7 @@ class HostUses(FunctionTracker):
         elif last in BY_NUMBERS and any(
             isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
         ):
-            if last in WITH_OPERAND:
+            if last in TORCH.words["meets-operands"]:
                 self.note(f"`.{last}(…)` takes it with what may be on the device", whole=self.maker is None)
         return True
 
@@ -206,7 +198,7 @@ class HostUses(FunctionTracker):
             self.numbers.add(dotted(items[0]))
             self.take(items[1], iterable.args[0].value, state)
         else:
-            if name in COUNTS_UP:
+            if name in TORCH.words["counts-up"]:
                 self.numbers.add(dotted(target))
             self.bind(target, self.value(iterable, state), state)
 
@@ -242,10 +234,10 @@ def _in_callers(world: World, outermost: FunctionRef) -> Iterator[HostUses]:
     """What the functions that call one do with what it returns."""
     callers = world.project.callers(outermost).calls if outermost.qualname != MODULE else ()
     for caller in sorted({call.ref for call in callers})[:MAX_CALLERS]:
-        found = world.function(caller)
+        found = world.ir_of(caller)
         if found is not None:
             in_caller = HostUses(world, caller, "", -1, outermost)
-            in_caller.run(found[0].body)
+            in_caller.run(found.body)
             yield in_caller
 
 
@@ -271,11 +263,11 @@ def _in_callees(above: HostUses) -> Iterator[HostUses]:
     world = above.world
     for text, given in above.handed:
         for ref in world.project.callees(above.ref.path, above.ref.qualname, text).refs[:MAX_CALLERS] if text else ():
-            found = world.function(ref)
-            if found is None or found[0].qualname != ref.qualname:
+            found = world.ir_of(ref)
+            if found is None or found.qualname != ref.qualname:
                 continue
             inside = HostUses(world, ref, "", -1, above.ref)
-            inside.block(found[0].body, _names_of(found[0], given))
+            inside.block(found.body, _names_of(found, given))
             yield inside
 
 
@@ -288,17 +280,17 @@ def _names_of(function: ir.Function, given: list[int | str]) -> set[str]:
 
 def _followed(world: World, outermost: FunctionRef, container: str, node: int) -> HostUses | None:
     """What a function does with a container, from the store at a node on; None where it cannot be read."""
-    found = world.function(outermost)
+    found = world.ir_of(outermost)
     if found is None or not container:
         return None
     stores = [
         each.node
-        for each in counted(world, found[0].body)
+        for each in counted(world, found.body)
         if isinstance(each, (ir.ExprStmt, ir.Assign))
         and any(getattr(inner, "node", -1) == node for inner in counted(world, each))
     ]
     tracked = HostUses(world, outermost, container, stores[-1] if stores else -1)
-    tracked.run(found[0].body)
+    tracked.run(found.body)
     return tracked
 
 
@@ -314,10 +306,10 @@ def _met_in_methods(world: World, ref: FunctionRef, container: str) -> str:
 def _in_methods(world: World, ref: FunctionRef, container: str) -> Iterator[HostUses]:
     """What the other methods of a class do with what an attribute of its objects collects."""
     owner = world.header(ref).owner
-    for facts in world.within(ref.path, owner) if owner and container.startswith("self.") else ():
+    for facts in world.project.within(ref.path, owner) if owner and container.startswith("self.") else ():
         other = FunctionRef(ref.path, facts.qualname)
-        found = world.function(other) if not facts.parent and other != ref and container in facts.reads else None
+        found = world.ir_of(other) if not facts.parent and other != ref and container in facts.reads else None
         if found is not None:
             tracked = HostUses(world, other, container, -1)
-            tracked.block(found[0].body, {container})
+            tracked.block(found.body, {container})
             yield tracked

@@ -10,7 +10,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.walk import nodes_of, walk
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.interpret import STORING
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 
 OWN = re.compile(r"self\.\w+")
 FILLING = frozenset(STORING) | {"clear"}
@@ -18,14 +18,10 @@ FILLING = frozenset(STORING) | {"clear"}
 MAX_READERS = 4
 
 
+@memoized
 def readers_of_attribute(world: World, root: FunctionRef, place: str) -> list[FunctionRef] | None:
     """The methods of the root's class that read an attribute of their object (``self.values``), as far as they do more than to put
     something into it; None where others may read it, or it is no such attribute."""
-    return world.memoize(_readers, (root, place))
-
-
-def _readers(world: World, key: tuple[FunctionRef, str]) -> list[FunctionRef] | None:
-    root, place = key
     owner = world.header(root).owner
     if not owner or not OWN.fullmatch(place):
         return None
@@ -43,16 +39,15 @@ def _readers(world: World, key: tuple[FunctionRef, str]) -> list[FunctionRef] | 
     return readers if 0 < len(readers) <= MAX_READERS else None
 
 
-def goes_only_into(world: World, key: tuple[FunctionRef, str, int]) -> bool:
+@memoized
+def goes_only_into(world: World, ref: FunctionRef, place: str, node: int) -> bool:
     """Whether a method gives an attribute of its object to one call, by its node, and else only sets it or compares it, and no function of
     the project reads one of that name of another object."""
-    ref, place, node = key
     name = place.rpartition(".")[2]
     texts = [text for each in world.project.functions_saying(name) for text in texts_with(world.facts(each), name)]
     if any(text.split(".")[1:2] != [name] or not text.startswith("self.") for text in texts):
         return False
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
+    body = world.body(ref)
     given = [each.args for each in nodes_of(body) if isinstance(each, ir.Call) and each.node == node]
     set_or_compared = [
         each.targets if isinstance(each, ir.Assign) else each

@@ -15,7 +15,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import does_training, target_names
 from torchmemlint.lower.walk import names_inside, nodes_of
 from torchmemlint.lower.written import dotted, text_of
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized_with_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def release(world: World, ref: FunctionRef, node: int, stepping: frozenset[int],
     loops and calls in which steps run.
     """
     outermost = world.outermost(ref)
-    statements, calls = world.memoize_of_function(text_of_function, outermost)
+    statements, calls = text_of_function(world, outermost)
     place = calls.get(node)
     if place is None:
         return None
@@ -100,10 +100,10 @@ def excludes(tests: frozenset[str], others: frozenset[str]) -> bool:
     return any(f"not {test}" in others for test in tests) or any(f"not {test}" in tests for test in others)
 
 
+@memoized_with_code
 def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict[int, int]]:
     """The statements of a function in order, and for each call in an assignment the place of that: for all questions about it."""
-    found = world.function(world.outermost(ref))
-    statements = list(placed(found[0].body)) if found is not None else []
+    statements = list(placed(world.body(world.outermost(ref))))
     calls: dict[int, int] = {}
     for place, one in enumerate(statements):
         if isinstance(one.statement, ir.Assign):

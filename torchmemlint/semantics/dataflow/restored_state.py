@@ -5,11 +5,10 @@ from __future__ import annotations
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.dataflow.readers import OWN
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
-RATES = TORCH.words["gives-rates"]
 OF_OPTIMIZERS = TORCH.words["of-schedulers"] | {TORCH.names["clears-gradients"]}
 """Methods of an optimizer: those of a scheduler, and one."""
 SCALES = TORCH.words["scales-losses"]
@@ -31,7 +30,7 @@ def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
     facts, evidence = world.facts(ref), world.evidence(ref)
     names = {receiver, *(text for name, text in facts.bound if name == receiver and "(" not in text)}
     words = frozenset[str]().union(*(evidence.get(name, frozenset()) for name in names))
-    if words & (RATES | SCALES):
+    if words & (TORCH.words["gives-rates"] | SCALES):
         return True
     read = {text.rpartition(".")[2] for text in facts.reads if text.rpartition(".")[0] in names}
     if not words <= OF_SCHEDULERS or not read <= OF_SCHEDULERS:
@@ -59,10 +58,8 @@ def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
         return world.project.classes_given(
             FunctionRef(ref.path, facts.qualname), text
         )  # a lambda has its function's parameters
-    if not facts.owner or not OWN.fullmatch(text):
-        return ()
     found: list[object] = []
-    for fact, cls in world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self.")):
+    for fact, cls in world.assigned(ref, text):
         if fact.kind is AttrKind.NAME and fact.method.endswith("__init__"):
             found += classes_of_parameter(world, FunctionRef(cls.path, fact.method), fact.value)
     return tuple(found)
@@ -82,15 +79,15 @@ def is_made_of_optimizer(world: World, ref: FunctionRef, names: set[str]) -> boo
 
 def is_held_for_optimizer(world: World, ref: FunctionRef, receiver: str) -> bool:
     """Whether an attribute holds what a call made that got an optimizer by that name: ``get_scheduler(kind, optimizer=…)``."""
-    owner, project = world.facts(ref).owner, world.project
+    owner = world.header(ref).owner
     if not owner or not OWN.fullmatch(receiver):
         return False
-    called = {call.callee for facts in world.within(ref.path, owner) for call in facts.calls}
+    called = {call.callee for facts in world.project.within(ref.path, owner) for call in facts.calls}
     if f"{receiver}.{STEPS}" not in called:
         return False
     made = [
         (FunctionRef(cls.path, fact.method), fact.value.removesuffix("()"))
-        for fact, cls in project.attr(ClassRef(ref.path, owner), receiver.removeprefix("self."))
+        for fact, cls in world.assigned(ref, receiver)
         if fact.method and fact.kind is AttrKind.CALL
     ]
     return any(
@@ -112,7 +109,8 @@ def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str
     return ZEROES in words or (bool(found) and STEPS in words and words <= OF_OPTIMIZERS)
 
 
-def keeps_optimizers(world: World, _: None) -> bool:
+@memoized
+def keeps_optimizers(world: World) -> bool:
     """Whether the project saves the state of an optimizer, or saves nothing that is visible."""
     saving = world.project.functions_calling(TORCH.names["saves"])
     refs = dict.fromkeys([*saving, *(caller.ref for ref in saving for caller in world.project.callers(ref).calls)])

@@ -16,7 +16,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.syntax import nested_blocks
 from torchmemlint.lower.walk import everything
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -40,7 +40,6 @@ NUMBERS = TORCH.words["reads-out"]
 PLAIN = TORCH.words["makes-no-tensor"]
 MAKES_TENSORS = frozenset({Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.CUT, Effect.SOURCE, Effect.LEAF, Effect.DEVICE})
 KINDS = TORCH.words["other-types"]
-LOSS_WORDS = TORCH.words["loss-classes"]
 GOES_OVER = TORCH.words["goes-over"]
 
 
@@ -112,22 +111,18 @@ def may_sum_numbers(scope: NamesUsed, text: str) -> bool:
     return begins and bool(terms) and not any(kind_of(scope, term, MAX_DEPTH) for term in terms)
 
 
-def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> NamesUsed | None:
-    return world.memoize_of_function(_scope_of, (ref, strict))
-
-
-def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> NamesUsed | None:
-    ref, strict = key
-    found = world.function(world.outermost(ref))
+@memoized_with_code
+def scope_of(world: World, ref: FunctionRef, strict: bool) -> NamesUsed | None:
+    found = world.ir_of(world.outermost(ref))
     if found is None:
         return None
-    scope = NamesUsed(world, ref, found[0], {}, {}, {}, strict)
-    for node in everything(found[0].body):
+    scope = NamesUsed(world, ref, found, {}, {}, {}, strict)
+    for node in everything(found.body):
         scope.expressions.setdefault(getattr(node, "node", -1), node)  # type: ignore[arg-type]
         _note(scope, node)
         for container, name in _elements(node):
             scope.elements.setdefault(container, set()).add(name)
-    scope.returns = [each.value for each in _returns(found[0].body) if each.value is not None]
+    scope.returns = [each.value for each in _returns(found.body) if each.value is not None]
     return scope
 
 
@@ -286,7 +281,7 @@ def _of_call(scope: NamesUsed, call: ir.Call, depth: int) -> bool | None:
         inside = kind_of(scope, call.func.value, depth)
         return True if last in ONLY_OF_TENSORS and inside is not False else inside
     words = set(last.lower().split("_"))
-    return True if words & LOSS_WORDS else None
+    return True if words & TORCH.words["loss-classes"] else None
 
 
 def _called(scope: NamesUsed, call: ir.Call) -> Iterator[NamesUsed]:
@@ -294,7 +289,7 @@ def _called(scope: NamesUsed, call: ir.Call) -> Iterator[NamesUsed]:
     text = dotted(call.func)
     refs = scope.world.project.callees(scope.ref.path, scope.ref.qualname, text).refs if text else ()
     for ref in refs[:4]:
-        inner = scope_of(scope.world, ref)
+        inner = scope_of(scope.world, ref, True)
         if inner is not None and inner.function.qualname == ref.qualname:
             yield inner
 
@@ -334,9 +329,9 @@ def _scopes(scope: NamesUsed, container: str) -> Iterator[NamesUsed]:
     if not container.startswith("self.") or not owner:
         return
     cls = ClassRef(scope.ref.path, owner)
-    for facts in scope.world.within(cls.path, cls.qualname):
+    for facts in scope.world.project.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)
-        inner = scope_of(scope.world, ref) if not facts.parent and ref != scope.ref and container in facts.reads else None
+        inner = scope_of(scope.world, ref, True) if not facts.parent and ref != scope.ref and container in facts.reads else None
         if inner is not None:
             yield inner
 

@@ -69,6 +69,23 @@ class Tracker:
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         """Whether an expression gives a value that is followed; ``value`` asks."""
+        match expr:
+            case None | ir.Const():
+                return False
+            case ir.Name():
+                return expr.id in state
+            case ir.Attr():
+                return self.value(expr.value, state) or dotted(expr) in state
+            case ir.Compare() | ir.FormattedString():
+                self.inner(expr, state)
+                return False
+            case ir.Call():
+                return self.call(expr, state)
+            case _:
+                return self.inner(expr, state)
+
+    def call(self, expr: ir.Call, state: set[str]) -> bool:
+        """As ``gives``, for a call."""
         raise NotImplementedError
 
     def returned(self, expr: ir.Expr) -> None:

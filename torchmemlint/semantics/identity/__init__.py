@@ -22,7 +22,14 @@ from torchmemlint.semantics.identity.gradient_flags import (
 )
 from torchmemlint.semantics.identity.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, is_property, looks_like_module
 from torchmemlint.semantics.identity.library_networks import is_of_library
-from torchmemlint.semantics.identity.optimized import DEEP_COPIES, holds_tensors, is_copy, is_held, is_left_out
+from torchmemlint.semantics.identity.optimized import (
+    DEEP_COPIES,
+    asks_for_parameters,
+    holds_tensors,
+    is_copy,
+    is_held,
+    is_left_out,
+)
 from torchmemlint.semantics.identity.origins import files_with, is_known, is_known_package
 from torchmemlint.semantics.identity.parameters import (
     HOLDERS,
@@ -63,6 +70,7 @@ __all__ = [
     "PARAMETER_ITERATORS",
     "TRAINER_WORDS",
     "Freezing",
+    "asks_for_parameters",
     "asks_only_its_arguments",
     "assign_requires_grad",
     "back_propagates",

@@ -6,7 +6,7 @@ import ast
 
 from torchmemlint.index.facts import CallableUse, FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 CACHES = TORCH.words["caches"]
@@ -14,14 +14,14 @@ DEFAULT_SIZE = 128
 """Calls that ``lru_cache`` keeps."""
 
 
-def cache_of(world: World, asked: tuple[FunctionRef, str]) -> CallableUse | None:
+@memoized
+def cache_of(world: World, ref: FunctionRef, decorator: str) -> CallableUse | None:
     """The cache, with its arguments, that a decorator of the function, by its text, is or hands the function to."""
-    ref, decorator = asked
     use = next((each for each in world.header(ref).decorators if each.callee == decorator), None)
     if use is None or is_cache(world, ref, decorator):
         return use
     for maker in world.project.callees(ref.path, ref.qualname, decorator).refs:
-        for facts in world.within(maker.path, maker.qualname):
+        for facts in world.project.within(maker.path, maker.qualname):
             found = handed_to(world, FunctionRef(maker.path, facts.qualname), facts)
             if found is not None:  # the maker's own `*args` are what the decorator is given
                 return CallableUse(found.callee, use.args, True) if gives_all_on(found) else found

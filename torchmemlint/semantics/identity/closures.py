@@ -9,7 +9,7 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import everything, names_inside, nodes_of
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 
 LAMBDA = "<lambda>"
@@ -19,16 +19,14 @@ BACK_PROPAGATES = TORCH.words["back-propagates"]
 def handed_out(world: World, ref: FunctionRef) -> frozenset[str]:
     """The closures of the outermost function around one that it returns, keeps in an attribute or container, or gives to what is not
     known, and those that these call; ``LAMBDA`` stands for lambdas of it."""
-    return world.memoize(_handed_out, world.outermost(ref))
+    return _handed_out(world, world.outermost(ref))
 
 
+@memoized
 def _handed_out(world: World, root: FunctionRef) -> frozenset[str]:
-    found = world.function(root)
-    if found is None:
-        return frozenset()
     closures: dict[str, list[ir.Function]] = {}
     left: set[str] = set()
-    for node in everything(found[0].body):
+    for node in everything(world.body(root)):
         if isinstance(node, ir.FunctionDef):
             closures.setdefault(node.function.name, []).append(node.function)
         elif isinstance(node, ir.Assign) and isinstance(node.value, ir.Lambda):
@@ -107,13 +105,14 @@ def first_name(expr: ir.Expr) -> str:
 
 def function_or_closure(world: World, ref: FunctionRef) -> ir.Function | None:
     """The IR of a function, or of one right inside another; None for what is neither (a lambda)."""
-    return world.memoize_of_function(_with_closures, world.outermost(ref)).get(ref.qualname)
+    return _with_closures(world, world.outermost(ref)).get(ref.qualname)
 
 
+@memoized_with_code
 def _with_closures(world: World, ref: FunctionRef) -> dict[str, ir.Function]:
     """An outermost function and those right inside of it, by their qualified names; of several of one name, the first."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return {}
-    inside = [node.function for node in nodes_of(found[0].body) if isinstance(node, ir.FunctionDef)]
-    return {each.qualname: each for each in reversed([found[0], *inside])}
+    inside = [node.function for node in nodes_of(found.body) if isinstance(node, ir.FunctionDef)]
+    return {each.qualname: each for each in reversed([found, *inside])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 
 
 def is_never_chosen(world: World, cls: ClassRef, test: str) -> bool:
@@ -17,13 +17,9 @@ def is_never_chosen(world: World, cls: ClassRef, test: str) -> bool:
     return option_of(world, cls, name) == ("True" if test.startswith("not ") else "False")
 
 
+@memoized
 def option_of(world: World, cls: ClassRef, name: str) -> str:
     """The literal that an attribute holds in every object that is visibly made, as it is written; "" where that is not known."""
-    return world.memoize(_option_of, (cls, name))
-
-
-def _option_of(world: World, asked: tuple[ClassRef, str]) -> str:
-    cls, name = asked
     held = [(fact, at) for fact, at in world.project.attr(cls, name) if not _is_never_called(world, at, fact.method)]
     init = FunctionRef(held[0][1].path, held[0][0].method) if len(held) == 1 else None
     if init is None or held[0][0].kind is not AttrKind.NAME or not init.qualname.endswith(".__init__"):

@@ -10,7 +10,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.identity.parameters import PARAMETERS, parametric_attributes
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 FLAG, METHOD = TORCH.names["gradient-flag"], TORCH.names["sets-gradient-flag"]
@@ -22,22 +22,20 @@ def frozen_by_arguments(world: World, cls: ClassRef, known: Mapping[str, bool]) 
     """Whether a module has parameters of its own alone, none of which wants a gradient where its constructor has these flags: ``known``
     are the parameters whose values are known, by what is given or by default."""
     init = world.project.method(cls, "__init__")
-    return (
-        init is not None and says_flag(world, init) and world.memoize(_frozen_by_arguments, (cls, tuple(sorted(known.items()))))
-    )
+    return init is not None and says_flag(world, init) and _frozen_by_arguments(world, cls, tuple(sorted(known.items())))
 
 
-def _frozen_by_arguments(world: World, key: tuple[ClassRef, tuple[tuple[str, bool], ...]]) -> bool:
-    cls, known = key
+@memoized
+def _frozen_by_arguments(world: World, cls: ClassRef, known: tuple[tuple[str, bool], ...]) -> bool:
     init = world.project.method(cls, "__init__")
     held = parametric_attributes(world, cls)
-    found = world.function(init) if init is not None and held else None
-    if init is None or found is None or not found[0].params:
+    found = world.ir_of(init) if init is not None and held else None
+    if init is None or found is None or not found.params:
         return False
     changed = {name for name, _ in world.facts(init).rebound}
     flags: Flags = {}
     values = {name: value for name, value in known if name not in changed}
-    _Constructed(world, init, found[0].params[0].name, values).run(found[0].body, flags)
+    _Constructed(world, init, found.params[0].name, values).run(found.body, flags)
     return all(flags.get(name) is False for name in held)
 
 

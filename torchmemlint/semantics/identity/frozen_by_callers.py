@@ -6,7 +6,7 @@ import re
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 
@@ -18,27 +18,28 @@ def given_frozen(world: World, ref: FunctionRef, text: str) -> tuple[tuple[Funct
     params = {param.name for param in facts.params[bool(facts.owner) :]}
     root = text.partition(".")[0]
     if facts.owner and facts.params and root == facts.params[0].name:
-        return world.memoize(_called_frozen, ref)
+        return _called_frozen(world, ref)
     if root not in params:
         root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
-    return world.memoize(_given_frozen, (ref, root, MAX_GIVERS)) if root in params else ()
+    return _given_frozen(world, ref, root, MAX_GIVERS) if root in params else ()
 
 
 MAX_GIVERS = 2
 """Calls above the caller of a function to which a module is handed on from where it may be frozen."""
 
 
-def _given_frozen(world: World, key: tuple[FunctionRef, str, int]) -> tuple[tuple[FunctionRef, str], ...]:
-    ref, parameter, above = key
+@memoized
+def _given_frozen(world: World, ref: FunctionRef, parameter: str, above: int) -> tuple[tuple[FunctionRef, str], ...]:
     found: list[tuple[FunctionRef, str]] = []
     for caller, text in world.project.objects_given(ref, parameter):
         if _may_have_frozen(world, caller, text):
             found.append((caller, text))
         elif above and any(param.name == text for param in world.header(caller).params):
-            found += world.memoize(_given_frozen, (caller, text, above - 1))
+            found += _given_frozen(world, caller, text, above - 1)
     return tuple(found)
 
 
+@memoized
 def _called_frozen(world: World, ref: FunctionRef) -> tuple[tuple[FunctionRef, str], ...]:
     """The callers of a method, each with its name for the object, where all of them may have frozen that."""
     found = [(caller.ref, caller.call.callee.rpartition(".")[0]) for caller in world.project.callers(ref).calls]
@@ -58,14 +59,14 @@ def functions_that_know(world: World, ref: FunctionRef, text: str) -> tuple[Func
     """The functions in which what a function calls by a text goes by it: of an attribute all of its class."""
     facts = world.facts(ref)
     if facts.owner and text.partition(".")[0] == "self":
-        return world.within(ref.path, facts.owner)
+        return world.project.within(ref.path, facts.owner)
     return (facts,)
 
 
 def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:
     """Whether a function may leave the module frozen that it calls ``text`` and of which it calls the ``methods``: all of
     its parameters, as none is thawed."""
-    if FREEZERS & methods or any(
+    if TORCH.words["freezing-methods"] & methods or any(
         "freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls
     ):
         return True
@@ -80,7 +81,6 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
     )
 
 
-FREEZERS = TORCH.words["freezing-methods"]
 NAMED = frozenset(name for name in TORCH.words["parameter-iterators"] if name.startswith("named_"))
 """Of what they give, loops take the names as well: facts do not say what such a pair is bound to."""
 OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")

@@ -11,10 +11,8 @@ MODULE_EVIDENCE = TORCH.words["module-evidence"]
 STRONG_EVIDENCE = TORCH.words["sure-module-evidence"]
 """Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module. (Data sets and metrics
 have ``eval`` and ``train`` in some projects, optimizers have ``state_dict``.)"""
-EVIDENCE_WHEN_CALLED = TORCH.words["evidence-when-called"]
 TRAINER_WORDS = TORCH.words["trainers"]
 """Methods that a module does not have: an object with one of these has ``eval``/``train`` of its own."""
-PROPERTIES = TORCH.words["properties"]
 
 
 def looks_like_module(words: frozenset[str]) -> bool:
@@ -23,7 +21,7 @@ def looks_like_module(words: frozenset[str]) -> bool:
         return True
     if words & TRAINER_WORDS:
         return False
-    return len(words & MODULE_EVIDENCE) >= 2 or ("()" in words and bool(words & EVIDENCE_WHEN_CALLED))
+    return len(words & MODULE_EVIDENCE) >= 2 or ("()" in words and bool(words & TORCH.words["evidence-when-called"]))
 
 
 MADE = {
@@ -52,4 +50,4 @@ def class_kind(name: str) -> Kind:
 
 def is_property(header: Header) -> bool:
     """Whether a method is read as an attribute, without a call."""
-    return any(use.callee.rpartition(".")[2] in PROPERTIES for use in header.decorators)
+    return any(use.callee.rpartition(".")[2] in TORCH.words["properties"] for use in header.decorators)

@@ -67,11 +67,11 @@ def is_of_library(world: World, ref: FunctionRef, text: str) -> bool:
 def only_runs(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function does nothing with a module but make it, run it or a part of it, set its mode and ask for its sizes and
     settings: none of its parts is replaced or held."""
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None:
         return False
     uses = harmless = 0
-    nodes = [*nodes_of(found[0].body)]
+    nodes = [*nodes_of(found.body)]
     calls = [call for call in world.facts(ref).calls if any(arg.name == text for arg in call.args)]
     others = {call.callee for call in calls if not runs_alone(world, ref, call, text)}
     runners = {call.callee for call in calls} - others

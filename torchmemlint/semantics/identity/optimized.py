@@ -22,7 +22,7 @@ from torchmemlint.semantics.identity.library_networks import (
     runs_alone,
 )
 from torchmemlint.semantics.identity.parameters import is_torch_function, parametric_attributes
-from torchmemlint.semantics.state import MODULE, Kind, World
+from torchmemlint.semantics.state import MODULE, Kind, World, memoized, memoized_or
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
@@ -43,7 +43,7 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
     sight holds them, while one holds another module's."""
     places = _places(world, ref, text)
     return bool(places) and all(
-        _is_copy_in(world, where, name)
+        _is_copy_within(world, *where_known(world, where, name), name)
         and not _is_part_of_held(world, where, name)
         and not _is_held_by_giver(world, where, name)
         for where, name in places
@@ -52,13 +52,12 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
 
 def _is_held_by_giver(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether an attribute holds what a constructor was given, and an optimizer holds that where it was made."""
-    owner, project = world.facts(ref).owner, world.project
-    if not owner or not text.removeprefix("self.").isidentifier() or not text.startswith("self."):
-        return False
-    for fact, at in project.attr(ClassRef(ref.path, owner), text.removeprefix("self.")):
+    for fact, at in world.assigned(ref, text):
         maker = FunctionRef(at.path, fact.method)
         if fact.kind is AttrKind.NAME and fact.method and fact.value in _params(world, maker):
-            if any(is_held(world, giver, name) for giver, name in project.objects_given(maker, fact.value) if giver != maker):
+            if any(
+                is_held(world, giver, name) for giver, name in world.project.objects_given(maker, fact.value) if giver != maker
+            ):
                 return True
     return False
 
@@ -84,21 +83,19 @@ def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
     if not text.removeprefix("self.").isidentifier() or text == "self":
         return False
     places = _places(world, ref, text)
-    if world.memoize(_is_set_aside, (*where_known(world, ref, text), text)) and not given_frozen(world, ref, text):
+    if _is_set_aside(world, *where_known(world, ref, text), text) and not given_frozen(world, ref, text):
         if not any(is_held(world, where, name) or _is_held_by_giver(world, where, name) for where, name in places):
             return True
     asked = [(*where_known(world, where, name), name) for where, name in places]
     return bool(places) and all(
-        world.memoize(_is_left_out_within, each)
-        or (not world.is_finding(_is_left_out_with_its_object, each) and world.memoize(_is_left_out_with_its_object, each))
-        for each in asked
+        _is_left_out_within(world, *each) or _is_left_out_with_its_object(world, *each) for each in asked
     )
 
 
-def _is_set_aside(world: World, key: tuple[str, str, str]) -> bool:
+@memoized
+def _is_set_aside(world: World, path: str, inside: str, text: str) -> bool:
     """Whether a module that something gives is only evaluated where optimizers are made of others' parameters, or a framework
     trains another one: a teacher, a reference model."""
-    path, inside, text = key
     places = scope_of(world, path, inside, text)
     of_class = text.startswith("self.")
     if not (of_class and inside) and not any(text in _params(world, each) for each in places):
@@ -136,9 +133,9 @@ TRAINED = TORCH.names["trained-by-trainer"]
 """The attribute in which the trainer of transformers has what it trains."""
 
 
-def _is_left_out_with_its_object(world: World, key: tuple[str, str, str]) -> bool:
+@memoized_or(False)
+def _is_left_out_with_its_object(world: World, path: str, inside: str, text: str) -> bool:
     """Whether a module is an attribute of objects that are left out wherever one is made: the network of a criterion."""
-    path, inside, text = key
     places = scope_of(world, path, inside, text) if inside and text.startswith("self.") else []
     init = world.project.method(ClassRef(path, inside), "__init__") if places else None
     if init is None or any(makes_optimizer(world, each) or _may_hand_on(world, each, text) for each in places):
@@ -200,13 +197,9 @@ def _is_given_all(facts: FunctionFacts, call: CallFact, text: str) -> bool:
     return listed or any(arg.name == f"{text}.parameters()" for arg in call.args)
 
 
+@memoized
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
-    return world.memoize(_optimizer_of, (ref, text))
-
-
-def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
-    ref, text = key
     asked, found = 0, []
     for place, known in _where_named(world, *where_known(world, ref, text), text):
         facts = world.facts(place)
@@ -231,12 +224,8 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
     return frozenset(param.name for param in world.header(ref).params)
 
 
-def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    return world.memoize(_is_copy_within, (*where_known(world, ref, text), text))
-
-
-def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
-    path, inside, text = key
+@memoized
+def _is_copy_within(world: World, path: str, inside: str, text: str) -> bool:
     # Few functions say the name of a module that is no local: whether it is a copy then rests on these alone.
     is_global = not inside and not text.startswith("self.")
     saying = [FunctionRef(path, name) for name in world.project.knowing(path, text)] if is_global else None
@@ -259,8 +248,8 @@ def _is_copied_beside_trained(world: World, path: str, inside: str, text: str) -
     return any(each.startswith("self.") for each in asked) and "self" not in asked
 
 
-def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:
-    path, inside, text = key
+@memoized
+def _is_left_out_within(world: World, path: str, inside: str, text: str) -> bool:
     if text.startswith("self."):
         held = world.project.attr(ClassRef(path, inside), text.removeprefix("self.")) if inside else ()
         if not held or not all(fact.value.endswith("()") for fact, _ in held):
@@ -291,7 +280,7 @@ def _networks_held(world: World, makers: list[FunctionRef], alone: bool) -> set[
                     return set()
                 held |= {name.partition(".")[0] for name in listed}
                 continue
-            plain = bool(first.name) and _asks_for_parameters(first.name)
+            plain = bool(first.name) and asks_for_parameters(first.name)
             if not plain and ((first.name and not _is_group(world, maker, first.name)) or not asked):
                 return set()
             held |= {callee.rpartition(".")[0] for callee in ([first.name] if plain else asked)}
@@ -317,15 +306,14 @@ def _is_group(world: World, ref: FunctionRef, name: str) -> bool:
 
 def _is_collected(value: str) -> bool:
     """Whether a text is a call of a builtin that only collects, or asks for parameters."""
-    return value in ("list()", "filter()", "chain()", "itertools.chain()") or _asks_for_parameters(value)
+    return value in ("list()", "filter()", "chain()", "itertools.chain()") or asks_for_parameters(value)
 
 
 def _may_have_parts(world: World, ref: FunctionRef, network: str) -> bool:
     """Whether a function makes a network of what its text does not name (``ModuleList([a, b])``): a module may be a part of it."""
     facts = world.facts(ref)
     values = [value for name, value in (*facts.bound, *facts.rebound) if name == network]
-    if network.startswith("self.") and facts.owner:
-        values += [fact.value for fact, _ in world.project.attr(ClassRef(ref.path, facts.owner), network.removeprefix("self."))]
+    values += [fact.value for fact, _ in world.assigned(ref, network)]
     for call in facts.calls:
         if any(value.startswith(f"{call.callee}()") for value in values):
             name = world.project.resolve(ref.path, call.callee, ref.qualname)
@@ -341,7 +329,7 @@ def _makers_without(world: World, path: str, inside: str, text: str) -> list[Fun
     places = scope_of(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return []  # it goes by its own optimizer (``self.critic.optimizer.step()``)
-    makers = [each for each in places if world.memoize(makes_optimizer, each)]
+    makers = [each for each in places if makes_optimizer(world, each)]
     return [] if any(_may_give(world, each, text) for each in makers) else makers
 
 
@@ -352,7 +340,7 @@ def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
     classes = {world.project.class_of(each.path, each.qualname, text) for each in places} - {None}
     for cls in classes:
         if isinstance(cls, ClassRef):
-            names = frozenset[str]().union(*(facts.names for facts in world.within(cls.path, cls.qualname)))
+            names = frozenset[str]().union(*(facts.names for facts in world.project.within(cls.path, cls.qualname)))
             return names.isdisjoint(FREEZING) and bool(parametric_attributes(world, cls))
     if any(call.callee == f"{text}.load_state_dict" for each in places for call in world.facts(each).calls):
         return True
@@ -410,15 +398,16 @@ def scope_of(world: World, path: str, inside: str, text: str) -> list[FunctionRe
     itself, and the file's own statements for what is no local of it."""
     if text.startswith("self."):
         classes = [cls for cls in world.project.mro(ClassRef(path, inside)) if isinstance(cls, ClassRef)] if inside else []
-        found = [(cls.path, world.within(cls.path, cls.qualname)) for cls in classes]
+        found = [(cls.path, world.project.within(cls.path, cls.qualname)) for cls in classes]
     elif inside:
-        found = [(path, world.within(path, inside))]
+        found = [(path, world.project.within(path, inside))]
     else:
         functions = world.project.module(path).functions
         found = [(path, tuple(each for each in functions if each.qualname == MODULE or text not in each.locals))]
     return [FunctionRef(at, each.qualname) for at, functions in found for each in functions]
 
 
+@memoized
 def makes_optimizer(world: World, ref: FunctionRef) -> bool:
     """Whether a function calls the constructor of an optimizer."""
     return bool(_constructors(world, ref))
@@ -427,10 +416,11 @@ def makes_optimizer(world: World, ref: FunctionRef) -> bool:
 def _constructors(world: World, ref: FunctionRef) -> list[CallFact]:
     """The calls of a function that make optimizers, or give one more parameters."""
     names = {call.callee: world.project.resolve(ref.path, call.callee, ref.qualname) for call in world.facts(ref).calls}
-    made = {callee for callee, name in names.items() if name is not None and world.memoize(_is_optimizer_class, name)}
+    made = {callee for callee, name in names.items() if name is not None and _is_optimizer_class(world, name)}
     return [call for call in world.facts(ref).calls if call.callee in made or call.callee.endswith(".add_param_group")]
 
 
+@memoized
 def _is_optimizer_class(world: World, name: str) -> bool:
     """Whether a class is an optimizer, or one of the project below one."""
     if class_kind(name) is Kind.OPTIMIZER:
@@ -506,9 +496,9 @@ def _may_hold_element(world: World, ref: FunctionRef, made: list[CallFact], text
     (``for name in self.nets: Adam(self.nets[name].parameters())``), or one with those of all. Which container is meant, its last
     name shows; where it has none, as a tuple of networks, it may be any."""
     facts = world.facts(ref)
-    direct = [arg.name for call in made for arg in call.args if call.loops and _asks_for_parameters(arg.name)]
-    if not all(any(_asks_for_parameters(arg.name) for arg in call.args) for call in made):
-        direct += [f"{call.callee}()" for call in facts.calls if call.loops and _asks_for_parameters(f"{call.callee}()")]
+    direct = [arg.name for call in made for arg in call.args if call.loops and asks_for_parameters(arg.name)]
+    if not all(any(asks_for_parameters(arg.name) for arg in call.args) for call in made):
+        direct += [f"{call.callee}()" for call in facts.calls if call.loops and asks_for_parameters(f"{call.callee}()")]
     container = TAKEN.sub("", text).rpartition(".")[2] if TAKEN.search(text) else ""
     sources = dict(facts.bound)
     params = {param.name for param in facts.params}
@@ -530,7 +520,7 @@ VIEWS = re.compile(r"\.(values|items|children|named_children|modules)\(\)$")
 """Ways to the elements of a container."""
 
 
-def _asks_for_parameters(text: str) -> bool:
+def asks_for_parameters(text: str) -> bool:
     """Whether a text is ``net.parameters()``, or the like."""
     return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETERS
 
@@ -541,7 +531,7 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
     todo = sorted(seen)
     while todo and len(seen) <= MAX_BELOW:
         each = todo.pop()
-        if world.memoize(makes_optimizer, each):
+        if makes_optimizer(world, each):
             return True
         for inner in world.facts(each).calls:
             below = set(world.project.callees(each.path, each.qualname, inner.callee, *inner.keywords).refs) - seen
@@ -552,7 +542,7 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function hands the module to one that copies another's weights into it: ``hard_update(target, source)``."""
-    for call in world.memoize(_calls_by_argument, ref).get(text, ()):
+    for call in _calls_by_argument(world, ref).get(text, ()):
         for callee in world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs:
             facts = world.facts(callee)
             params = facts.params[bool(facts.owner) :]
@@ -565,6 +555,7 @@ def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
     return False
 
 
+@memoized
 def _calls_by_argument(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
     """The calls of a function by the names that they are given."""
     found: dict[str, list[CallFact]] = {}

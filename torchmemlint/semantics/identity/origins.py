@@ -8,7 +8,7 @@ import sys
 from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -24,11 +24,9 @@ KNOWN_PACKAGES = (
 )
 """Packages of which a table says what their calls do."""
 LOOKS_UP = TORCH.words["calls-by-name"] | {"globals", "vars"}
-TAKES_BY_TEXT = TORCH.words["takes-by-text"]
 RETURNS = re.compile(r"\breturn\b")
 SAME = TORCH.words["gives-itself"]
 """Methods of modules that give the module back."""
-ANY_MODULE = TORCH.words["any-module"]
 
 
 def is_known_package(absolute: str) -> bool:
@@ -71,7 +69,7 @@ def is_known(world: World, ref: FunctionRef, text: str, asked: Asked = frozenset
 
 def _is_class_known(world: World, ref: FunctionRef, text: str) -> bool:
     cls = world.project.class_of(ref.path, ref.qualname, text)
-    return isinstance(cls, ClassRef) or (cls is not None and cls not in ANY_MODULE and is_known_package(cls))
+    return isinstance(cls, ClassRef) or (cls is not None and cls not in TORCH.words["any-module"] and is_known_package(cls))
 
 
 def _is_known_maker(world: World, ref: FunctionRef, text: str, asked: Asked) -> bool:
@@ -138,15 +136,12 @@ def is_called_by_name_alone(world: World, ref: FunctionRef) -> bool:
     if header.parent or header.decorators or not project.is_part_of_program(ref.path) or project.callers(ref).escapes:
         return False
     name = header.owner or ref.qualname
-    return not any(world.memoize(looks_up, path) or _renames(world, path, name) for path in sorted(files_with(world, ref.path)))
+    return not any(looks_up(world, path) or _renames(world, path, name) for path in sorted(files_with(world, ref.path)))
 
 
+@memoized
 def files_with(world: World, path: str) -> frozenset[str]:
     """The files that may be loaded together with one."""
-    return world.memoize(_files_with, path)
-
-
-def _files_with(world: World, path: str) -> frozenset[str]:
     return world.project.files_of_programs(path)
 
 
@@ -154,11 +149,14 @@ def _renames(world: World, path: str, name: str) -> bool:
     return any(target.rpartition(".")[2] == name and local != name for local, target in world.project.imports(path))
 
 
+@memoized
 def looks_up(world: World, path: str) -> bool:
     """Whether a file takes something out of a namespace by a text."""
     imported = {local for local, _ in world.project.imports(path)}
     calls = [call for facts in world.project.module(path).functions for call in facts.calls]
     if any(call.callee in LOOKS_UP or "__dict__[" in call.callee for call in calls):
         return True
-    found = [call for call in calls if call.callee in TAKES_BY_TEXT and len(call.args) > 1 and not call.args[1].const]
+    found = [
+        call for call in calls if call.callee in TORCH.words["takes-by-text"] and len(call.args) > 1 and not call.args[1].const
+    ]
     return any(not call.args[0].name or call.args[0].name.partition(".")[0].partition("[")[0] in imported for call in found)

@@ -12,7 +12,7 @@ from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, FunctionFacts,
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.identity.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.identity.library_networks import is_library_network, made_by, maker_of_module
-from torchmemlint.semantics.state import MODULE, PLAIN_ROOTS, Kind, World, does_nothing
+from torchmemlint.semantics.state import MODULE, PLAIN_ROOTS, Kind, World, does_nothing, memoized, memoized_or
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
@@ -39,17 +39,11 @@ def has_parameters(world: World, cls: ClassRef) -> bool:
     return parametric(world, cls) != frozenset()
 
 
+@memoized_or(None)  # a class that holds its own kind
 def parametric(world: World, cls: ClassRef, exact: bool = False) -> frozenset[str] | None:
     """The parameters of a module class's constructor by which modules with parameters may come in; None where the class may
     make some itself, or is not wholly visible. ``exact``: what is asked of is constructed from this very class, and from
     none below it."""
-    if world.is_finding(_find_parametric, (cls, exact)):
-        return None  # a class that holds its own kind
-    return world.memoize(_find_parametric, (cls, exact))
-
-
-def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str] | None:
-    cls, exact = key
     project = world.project
     forward = project.method(cls, TORCH.names["forward"]) or project.method(cls, "__call__")
     is_abstract = forward is None or does_nothing(world, forward)
@@ -130,15 +124,10 @@ def _handed_on(
     return frozenset(found)
 
 
+@memoized_or(False)
 def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: ClassRef) -> bool:
     """Whether every call of ``callee`` in a function, which constructs ``cls``, makes a module that has no parameters."""
-    key = (ref, callee, cls)
-    return not world.is_finding(_made_without_parameters, key) and world.memoize(_made_without_parameters, key)
-
-
-def _made_without_parameters(world: World, key: tuple[FunctionRef, str, ClassRef]) -> bool:
-    ref, callee, cls = key
-    needed = parametric(world, cls, exact=True)
+    needed = parametric(world, cls, True)
     if not needed:
         return needed is not None
     init = world.project.method(cls, "__init__")
@@ -203,15 +192,17 @@ def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | s
     return found[0] if len(found) == 1 else MODULE_CLASS
 
 
-def callable_given(world: World, asked: tuple[FunctionRef, str]) -> ClassRef | None:
+@memoized
+def callable_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | None:
     """The one class, no module's, of the objects that visible calls give for a parameter, where objects of it are called: a criterion."""
-    found = world.project.classes_given(*asked)
+    found = world.project.classes_given(ref, parameter)
     cls = found[0] if len(found) == 1 else None
     if not isinstance(cls, ClassRef) or world.is_module_class(cls) is not False:
         return None
     return cls if world.project.method(cls, "__call__") is not None else None
 
 
+@memoized
 def callable_with(world: World, names: tuple[str, ...]) -> ClassRef | None:
     """The one class of the project, no module's, whose objects are called with arguments that are called so."""
     found = []
@@ -232,7 +223,7 @@ def is_module_given(world: World, ref: FunctionRef, parameter: str) -> bool:
     given = world.project.objects_given(ref, parameter)
     if looks_like_module(frozenset().union(*(words_on(world, *each) for each in given))):
         return True
-    words = words_given(world, (ref, parameter))
+    words = words_given(world, ref, parameter)
     if words and looks_like_module(words | words_on(world, ref, parameter)):
         return True
     made = makers_of(world, given)
@@ -244,9 +235,10 @@ def makers_of(world: World, given: Sequence[tuple[FunctionRef, str]]) -> list[tu
     return [each for each in given if each[1] not in {param.name for param in world.header(each[0]).params}]
 
 
-def words_given(world: World, asked: tuple[FunctionRef, str]) -> frozenset[str]:
+@memoized
+def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str]:
     """The methods that everyone who makes an object which is given for a parameter calls on it."""
-    given = world.project.objects_given(*asked)
+    given = world.project.objects_given(ref, parameter)
     made = makers_of(world, given) or given
     return frozenset.intersection(*(words_on(world, *each) for each in made)) if 0 < len(given) <= MAX_GIVEN else frozenset()
 
@@ -262,15 +254,11 @@ def _is_module(world: World, cls: ClassRef | str) -> bool:
     return bool(world.is_module_class(cls)) if isinstance(cls, ClassRef) else class_kind(cls) is Kind.MODULE
 
 
+@memoized
 def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
     """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
     parameters, all that it could have, or an embedding of given weights that stay as they are."""
-    return world.memoize(_makes_bare, (ref, callee, absolute))
-
-
-def _makes_bare(world: World, key: tuple[FunctionRef, str, str]) -> bool:
-    ref, callee, absolute = key
-    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
+    calls = _calls_by_callee(world, ref).get(callee, [])
     if absolute in TORCH.given_weights:
         return bool(calls) and not any(arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args)
     default = AFFINE.get(absolute)
@@ -284,12 +272,12 @@ def _makes_bare(world: World, key: tuple[FunctionRef, str, str]) -> bool:
 
 def made_constant(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
     """Whether every call of ``callee`` in a function makes a parameter that never learns: ``nn.Parameter(mean, requires_grad=False)``."""
-    return absolute in PARAMETERS and world.memoize(_made_constant, (ref, callee))
+    return absolute in PARAMETERS and _made_constant(world, ref, callee)
 
 
-def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
-    ref, callee = key
-    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
+@memoized
+def _made_constant(world: World, ref: FunctionRef, callee: str) -> bool:
+    calls = _calls_by_callee(world, ref).get(callee, [])
     return bool(calls) and all(
         any(arg.const == "False" and arg.keyword in (TORCH.names["gradient-flag"], "") for arg in call.args[1:])
         for call in calls
@@ -298,10 +286,11 @@ def _made_constant(world: World, key: tuple[FunctionRef, str]) -> bool:
 
 def made_bounded(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether every call of ``callee`` in a function gives a ``maxlen``, by name or behind what to begin with."""
-    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
+    calls = _calls_by_callee(world, ref).get(callee, [])
     return bool(calls) and all("maxlen" in call.keywords or len(call.args) > 1 for call in calls)
 
 
+@memoized
 def _calls_by_callee(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
     found: dict[str, list[CallFact]] = {}
     for call in world.facts(ref).calls:
@@ -376,15 +365,15 @@ def _may_own_method_give_parameter(world: World, cls: ClassRef, attr: AttrFact, 
     receiver, _, name = callee.rpartition(".")
     if receiver != "self":
         return True
-    methods = world.memoize(_methods_of_all, (cls, name))
+    methods = _methods_of_all(world, cls, name)
     if not methods or any(_may_make_module(world, method) for method in methods):
         return True
     return any(_may_hand_on(world, method) for method in methods) and _is_used_as_module(world, cls, attr)
 
 
-def _methods_of_all(world: World, asked: tuple[ClassRef, str]) -> tuple[FunctionRef, ...]:
+@memoized
+def _methods_of_all(world: World, cls: ClassRef, name: str) -> tuple[FunctionRef, ...]:
     """The methods of a name that a class and those below it have; none where one of them has no such method."""
-    cls, name = asked
     found = dict.fromkeys(world.project.method(one, name) for one in (cls, *world.project.subclasses(cls)))
     return () if None in found else tuple(method for method in found if method is not None)
 
@@ -401,15 +390,10 @@ def _is_part_of_library_network(world: World, cls: ClassRef, attr: AttrFact) -> 
     return is_library_network(world, ref, attr.value)
 
 
+@memoized_or(True)
 def _may_hand_on(world: World, method: FunctionRef) -> bool:
     """Whether a method may give back a module that it did not make: it computes nothing, or returns what it was given or holds
     (``return body.to(device)``), by itself or through another method of its class."""
-    if world.is_finding(_find_may_hand_on, method):
-        return True  # it calls itself
-    return world.memoize(_find_may_hand_on, method)
-
-
-def _find_may_hand_on(world: World, method: FunctionRef) -> bool:
     facts = world.facts(method)
     outside = {param.name for param in facts.params}
     bound = dict(facts.bound)
@@ -427,42 +411,38 @@ def _find_may_hand_on(world: World, method: FunctionRef) -> bool:
     return not facts.calls
 
 
+@memoized
 def holds_none(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether every call of ``callee`` in a function, which makes a ``Sequential`` or the like, is given modules, and none that has
     parameters; and nothing is put in later."""
-    return world.memoize(_holds_none, (ref, callee))
+    if world.facts(ref).names & TORCH.words["fills-holders"]:
+        return False
+    calls = _calls_by_callee(world, ref).get(callee, [])
+    given = [arg for call in calls for arg in call.args]
+    return bool(given) and all(call.args for call in calls) and all(_is_bare_part(world, ref, callee, arg) for arg in given)
 
 
 def is_filled_with_none(world: World, cls: ClassRef, attr: AttrFact, callee: str) -> bool:
     """Whether a list of modules is made empty, and methods of its class put modules without parameters in, and nothing else is
     (``self.kernels.append(Gaussian(size))``)."""
-    return world.memoize(_is_filled_with_none, (cls, attr.method, attr.name, callee))
+    return _is_filled_with_none(world, cls, attr.method, attr.name, callee)
 
 
-def _is_filled_with_none(world: World, key: tuple[ClassRef, str, str, str]) -> bool:
-    cls, method, name, callee = key
-    made = world.memoize(_calls_by_callee, FunctionRef(cls.path, method)).get(callee, [])
+@memoized
+def _is_filled_with_none(world: World, cls: ClassRef, method: str, name: str, callee: str) -> bool:
+    made = _calls_by_callee(world, FunctionRef(cls.path, method)).get(callee, [])
     if not method or not made or any(call.args for call in made) or world.project.subclasses(cls):
         return False
     place = f"self.{name}"
     filled = [
         (FunctionRef(cls.path, facts.qualname), call)
-        for facts in world.within(cls.path, cls.qualname)
+        for facts in world.project.within(cls.path, cls.qualname)
         for call in facts.calls
         if call.callee.rpartition(".")[0] == place and call.callee.rpartition(".")[2] in TORCH.words["fills-holders"]
     ]
     return bool(filled) and all(
         bool(call.args) and all(_is_bare_part(world, ref, "", arg) for arg in call.args) for ref, call in filled
     )
-
-
-def _holds_none(world: World, key: tuple[FunctionRef, str]) -> bool:
-    ref, callee = key
-    if world.facts(ref).names & TORCH.words["fills-holders"]:
-        return False
-    calls = world.memoize(_calls_by_callee, ref).get(callee, [])
-    given = [arg for call in calls for arg in call.args]
-    return bool(given) and all(call.args for call in calls) and all(_is_bare_part(world, ref, callee, arg) for arg in given)
 
 
 def _is_bare_part(world: World, ref: FunctionRef, holder: str, arg: ArgFact) -> bool:
@@ -517,14 +497,9 @@ def _methods_called_on(world: World, cls: ClassRef, attr: AttrFact) -> frozenset
     return world.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset())
 
 
+@memoized_or(True)
 def _may_make_module(world: World, ref: FunctionRef) -> bool:
     """Whether a function may construct a module or a parameter: it names a class or torch's modules, or calls what may."""
-    if world.is_finding(_find_may_make_module, ref):
-        return True  # it calls itself
-    return world.memoize(_find_may_make_module, ref)
-
-
-def _find_may_make_module(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     if facts.returns in TORCH.words["plain-returns"]:
         return False

@@ -6,7 +6,7 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import everything, nodes_of
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 
@@ -14,13 +14,13 @@ def put_on_class(world: World, path: str, name: str) -> FunctionRef | None:
     """The function that a file's own statements put on a class as a method of that name: one whose first parameter is ``self``."""
     if not world.project.is_stored_in(path, name):
         return None
-    return world.memoize(_put_on_classes, path).get(name)
+    return _put_on_classes(world, path).get(name)
 
 
+@memoized
 def _put_on_classes(world: World, path: str) -> dict[str, FunctionRef]:
-    found = world.function(FunctionRef(path, MODULE))
     out: dict[str, FunctionRef] = {}
-    for node in nodes_of(found[0].body) if found is not None else ():
+    for node in nodes_of(world.body(FunctionRef(path, MODULE))):
         match node:
             case ir.Assign(targets=[ir.Attr(name=name)], value=ir.Name() | ir.Attr() as value):
                 absolute = world.project.resolve(path, dotted(value), MODULE)
@@ -35,15 +35,15 @@ def is_put_as_forward(world: World, ref: FunctionRef) -> bool:
     """Whether a function of a file stands in the place of some module's forward there: as it is, or bound to the module."""
     if ref.qualname == MODULE or not world.project.is_stored_in(ref.path, FORWARD):
         return False
-    return ref in world.memoize(_put_as_forward, ref.path)
+    return ref in _put_as_forward(world, ref.path)
 
 
+@memoized
 def _put_as_forward(world: World, path: str) -> frozenset[FunctionRef]:
     found: set[FunctionRef] = set()
     saying = {world.outermost(ref) for ref in world.project.functions_saying(FORWARD) if ref.path == path}
     for ref in sorted(saying):
-        whole = world.function(ref)
-        for node in everything(whole[0].body) if whole is not None else ():
+        for node in everything(world.body(ref)):
             if isinstance(node, ir.Assign) and any(
                 isinstance(target, ir.Attr) and target.name == FORWARD for target in node.targets
             ):

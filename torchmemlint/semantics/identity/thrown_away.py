@@ -16,7 +16,7 @@ BACK_PROPAGATES = TORCH.words["trains-something"] - TORCH.words["clears-gradient
 def is_made_beside(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether some optimizer is made where a network goes by that name."""
     places = scope_of(world, *where_known(world, ref, text), text)
-    return any(world.memoize(makes_optimizer, place) for place in places)
+    return any(makes_optimizer(world, place) for place in places)
 
 
 def throws_away(world: World, ref: FunctionRef, text: str, backward: CallFact, optimizer: str = "") -> bool:

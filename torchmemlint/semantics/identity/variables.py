@@ -5,17 +5,17 @@ from __future__ import annotations
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.identity.frozen_by_callers import may_freeze
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 
 def is_free(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether nothing in a function's file binds the name that a text begins with: the code is a part of something larger, which does."""
-    return world.memoize(_is_free, (ref, text.partition(".")[0].partition("[")[0]))
+    return _is_free(world, ref, text.partition(".")[0].partition("[")[0])
 
 
-def _is_free(world: World, key: tuple[FunctionRef, str]) -> bool:
-    ref, name = key
+@memoized
+def _is_free(world: World, ref: FunctionRef, name: str) -> bool:
     module = world.project.module(ref.path)
     if any(local == name or local[0] == "*" for local, _ in module.imports):
         return False
@@ -24,13 +24,9 @@ def _is_free(world: World, key: tuple[FunctionRef, str]) -> bool:
     )
 
 
+@memoized
 def methods_called_on_variable(world: World, path: str, name: str) -> frozenset[str]:
     """The methods that a file calls on one of its module-level variables; "()" where it is called itself."""
-    return world.memoize(_find_methods, (path, name))
-
-
-def _find_methods(world: World, key: tuple[str, str]) -> frozenset[str]:
-    path, name = key
     words = set()
     for facts in world.project.module(path).functions:
         if name in facts.locals and facts.qualname != MODULE:
@@ -44,13 +40,9 @@ def _find_methods(world: World, key: tuple[str, str]) -> frozenset[str]:
     return frozenset(words)
 
 
+@memoized
 def may_freeze_variable(world: World, path: str, name: str) -> bool:
     """Whether a file's own statements may leave a module frozen that one of its variables holds."""
-    return world.memoize(_may_freeze, (path, name))
-
-
-def _may_freeze(world: World, key: tuple[str, str]) -> bool:
-    path, name = key
     return may_freeze(world.facts(FunctionRef(path, MODULE)), name, methods_called_on_variable(world, path, name))
 
 
@@ -59,16 +51,13 @@ def trains_in(world: World, path: str) -> bool:
     return says_any(world, path, TORCH.words["backward-words"])
 
 
+@memoized
 def says_any(world: World, path: str, words: frozenset[str]) -> bool:
     """Whether any function of a file says one of these words (see ``FunctionFacts.names``)."""
-    return world.memoize(_says_any, (path, words))
-
-
-def _says_any(world: World, key: tuple[str, frozenset[str]]) -> bool:
-    path, words = key
     return any(facts.names & words for facts in world.project.module(path).functions)
 
 
+@memoized
 def texts_of_module(world: World, path: str) -> frozenset[str]:
     """The names that a module's own statements bind once, to a string."""
     lowered = world.lowered(path, MODULE)

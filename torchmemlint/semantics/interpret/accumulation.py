@@ -417,12 +417,11 @@ def may_have_operator(m: Machine, op: str, old: Value) -> bool:
     project that has the operator: it may be an object of that."""
     if not all(type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind is Kind.THING) for a in old):
         return False
-    with_operator = m.world.methods_named(OPERATORS[op]) if op in OPERATORS else ()
+    with_operator = m.world.project.methods_named(OPERATORS[op]) if op in OPERATORS else ()
     if not with_operator:
         return False
-    ref = m.frame_closure[m.frame].ref
-    owner = m.world.header(ref).owner
-    around = m.world.within(ref.path, owner) if owner else (m.world.facts(ref),)
+    owner = m.world.header(m.ref).owner
+    around = m.world.project.within(m.path, owner) if owner else (m.world.facts(m.ref),)
     classes = {m.world.header(method).owner.rpartition(".")[2] for method in with_operator}
     return any(classes & facts.names for facts in around)
 

@@ -98,7 +98,7 @@ def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: i
     note_reset(m, place, value, state, node)
     state.vars[place] = shallow(value)
     if place[0] == -2:
-        keep_global(m, place, target.id, value, state, node, source)
+        keep_global(m, target.id, value, state, node, source)
 
 
 def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, node: int) -> None:
@@ -124,9 +124,7 @@ def assign_star(m: Machine, target: ir.Star, value: Value, state: State, node: i
     assign(m, target.value, value, state, node, source)
 
 
-def keep_global(
-    m: Machine, place: tuple[int, str], name: str, value: Value, state: State, node: int, source: ir.Expr | None
-) -> None:
+def keep_global(m: Machine, name: str, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
     oid = m.outside(Kind.THING, name, None, key=("global", m.path))
     keep_attribute(m, oid, name, name, value, node, source, state)
 

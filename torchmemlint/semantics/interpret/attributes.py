@@ -61,6 +61,7 @@ from torchmemlint.semantics.state import (
     evaluate,
     handles,
     join,
+    join_all,
     literal,
     sorted_atoms,
     unknown,
@@ -71,7 +72,6 @@ from torchmemlint.torch_facts.words import Effect
 
 ABSTRACT_WORDS = TORCH.words["abstract-words"]
 """The words of a body that only says that subclasses have one."""
-GIVES_ITSELF = TORCH.words["gives-itself"]
 EVALUATES = TORCH.names["evaluates"]
 
 
@@ -82,10 +82,7 @@ def evaluate_attribute(m: Machine, expr: ir.Attr, state: State) -> Value:
 
 
 def attribute_of(m: Machine, receiver: Value, name: str, expr: ir.Attr, state: State) -> Value:
-    out = EMPTY
-    for atom in sorted_atoms(receiver):
-        out = join(out, attribute_of_atom(m, atom, name, expr, state))
-    return out or UNKNOWN
+    return join_all(attribute_of_atom(m, atom, name, expr, state) for atom in sorted_atoms(receiver)) or UNKNOWN
 
 
 def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: State) -> Value:
@@ -226,9 +223,7 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return function_value(m, method, oid)
         found = [fact for fact, _ in project.attr(info.cls, name)]
         init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
-        value = EMPTY
-        for fact in init:
-            value = join(value, assigned_value(m, oid, name, text, fact, len(found) == 1, expr, state))
+        value = join_all(assigned_value(m, oid, name, text, fact, len(found) == 1, expr, state) for fact in init)
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
         if (plain := plain_callable(m, info.cls, name, init)) is not None:
@@ -315,10 +310,10 @@ def maker_of_closures(m: Machine, cls: ClassRef, fact: AttrFact) -> FunctionRef 
     if method is None or not m.world.facts(method).returned:
         return None
     given = m.result_of(method, Mode.ON)
-    found = m.world.function(method) if given and all(type(atom) is Func for atom in given) else None
+    found = m.world.ir_of(method) if given and all(type(atom) is Func for atom in given) else None
     if found is None:
         return None
-    inside = [node for node in everything(found[0].body) if isinstance(node, ir.Lambda | ir.FunctionDef)]
+    inside = [node for node in everything(found.body) if isinstance(node, ir.Lambda | ir.FunctionDef)]
     parts = {node.name for each in inside for node in everything(each) if isinstance(node, ir.Attr)}
     return None if parts & parametric_attributes(m.world, cls) else method
 
@@ -341,7 +336,7 @@ PARTIAL = "functools.partial"
 def given_callable(m: Machine, cls: ClassRef, name: str) -> ClassRef | None:
     """The class of what an attribute's constructor is given for it, where objects of it are called: a criterion."""
     given = [
-        m.world.memoize(callable_given, (FunctionRef(base.path, fact.method), fact.value))
+        callable_given(m.world, FunctionRef(base.path, fact.method), fact.value)
         for fact, base in m.world.project.attr(cls, name)
         if fact.kind is AttrKind.NAME and fact.method.endswith("__init__")
     ]
@@ -392,7 +387,8 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             return made
     found = m.world.project.class_of(path, method, f"self.{name}")
     made_by, _, last = bare.rpartition("().")
-    if found is None and made_by and last in GIVES_ITSELF - {EVALUATES}:  # one of several classes: `nn.L1Loss().to(device)`
+    # One of several classes: `nn.L1Loss().to(device)`.
+    if found is None and made_by and last in TORCH.words["gives-itself"] - {EVALUATES}:
         return constructed_attribute(m, f"{made_by}()", oid, name, text, method)
     if found is None:
         found = m.world.project.class_by_methods(path, method, f"self.{name}")
@@ -410,7 +406,7 @@ def hold_first(m: Machine, oid: int, name: str, text: str, kind: Kind, method: s
     assert isinstance(info.cls, ClassRef)
     made = m.first_held(kind, text, info, (oid, name, kind))
     known = m.world.project.class_of(class_path(m, info.cls, name), method, f"self.{name}[]")
-    cls = known or m.world.memoize(filled_with, (info.cls, name))
+    cls = known or filled_with(m.world, info.cls, name)
     if isinstance(cls, ClassRef) and m.world.is_module_class(cls) is False:
         m.element_classes[made] = cls
     return frozenset((Obj(made),))

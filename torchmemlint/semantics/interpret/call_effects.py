@@ -59,7 +59,6 @@ TO_PLACE = TORCH.names["to-place"]
 PLACE = TORCH.names["place"]
 ZEROES = TORCH.names["zeroes"]
 FILLS = TORCH.names["fills"]
-FILLS_WITH = TORCH.names["fills-with"]
 ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 
@@ -133,7 +132,7 @@ def record_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state
         record_place(m, call.get(0, PLACE))
     elif name in (ZEROES, FILLS):
         owner = gradient_owner(func.value)
-        if owner is None or (name == FILLS and not is_zero(call.get(0, FILLS_WITH))):
+        if owner is None or (name == FILLS and not is_zero(call.get(0, TORCH.names["fills-with"]))):
             return
         if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in evaluate(m, owner, state)):
             record_call(m, CallByName.GRADIENT_ZEROED, text_of(owner), call)

@@ -55,10 +55,7 @@ def evaluate_subscript(m: Machine, expr: ir.Subscript, state: State) -> Value:
     index = [evaluate(m, i, state) for i in expr.index]
     if is_text(index[0]):
         m.notice(graphs_of(receiver), Seen.KEYED)
-    out = EMPTY
-    for atom in sorted_atoms(receiver):
-        out = join(out, element_of(m, atom, index, expr, state))
-    return out or UNKNOWN
+    return join_all(element_of(m, atom, index, expr, state) for atom in sorted_atoms(receiver)) or UNKNOWN
 
 
 def element_of(m: Machine, atom: Atom, index: list[Value], expr: ir.Subscript, state: State) -> Value:
@@ -134,10 +131,7 @@ def is_own_key(m: Machine, atom: Tensor, index: list[Value]) -> bool:
 
 def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
     """What one iteration of a loop over the value gets."""
-    out = EMPTY
-    for atom in sorted_atoms(value):
-        out = join(out, turn_of(m, atom, node, state))
-    return out or UNKNOWN
+    return join_all(turn_of(m, atom, node, state) for atom in sorted_atoms(value)) or UNKNOWN
 
 
 def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
@@ -251,7 +245,7 @@ def note_key(oid: int, name: str, state: State) -> None:
         state.vars[oid, KEYS] = keys | {key}
 
 
-def copy_contents(m: Machine, source: int, target: int, state: State) -> None:
+def copy_contents(source: int, target: int, state: State) -> None:
     state.meter.take(len(state.vars))
     for (owner, name), value in list(state.vars.items()):
         if owner == source and name.startswith("["):
@@ -265,7 +259,7 @@ def put_all(m: Machine, oid: int, atom: Atom, node: int, state: State) -> None:
     """Put into a dict what another mapping holds, or pairs give; what is not known to be either stands for all that it holds."""
     held = m.heap[atom.oid].kind if type(atom) is Obj else None
     if type(atom) is Obj and held is Kind.DICT:
-        copy_contents(m, atom.oid, oid, state)
+        copy_contents(atom.oid, oid, state)
         return
     value: Value = frozenset((atom,))
     if held in (Kind.LIST, Kind.SET):

@@ -12,7 +12,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.walk import FIELDS, everything, names_inside, nodes_of, walk
 from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -139,6 +139,7 @@ def is_given_all_of(call: ir.Call, rivals: Sequence[ir.Call], code: set[str]) ->
     return any(names <= given if names else not given for names in wanted)
 
 
+@memoized
 def calculates(world: World, ref: FunctionRef) -> bool:
     """Whether a function makes tensors out of tensors, or runs a network, as far as the project shows."""
     return any(
@@ -149,6 +150,7 @@ def calculates(world: World, ref: FunctionRef) -> bool:
     )
 
 
+@memoized
 def runs_model(world: World, ref: FunctionRef) -> bool:
     """Whether a function runs a network, or trains one, as far as the project shows."""
     return any(facts_run(world, each) for each in reached(world, ref))
@@ -185,10 +187,10 @@ def makes_tensors(world: World, ref: FunctionRef, call: CallFact) -> bool:
 
 def multiplies(world: World, ref: FunctionRef) -> bool:
     """Whether a function that is in no other multiplies matrices by the operator, which facts of calls do not tell."""
-    found = world.function(ref) if ref.qualname != MODULE else None
-    return found is not None and any(isinstance(n, ir.Binary) and n.op == "@" for n in everything(found[0].body))
+    return ref.qualname != MODULE and any(isinstance(n, ir.Binary) and n.op == "@" for n in everything(world.body(ref)))
 
 
+@memoized
 def works_on_the_host(world: World, ref: FunctionRef) -> bool:
     """Whether a function brings what it is given to the host before anything else is made of it."""
     facts = world.facts(ref)
@@ -200,15 +202,16 @@ def works_on_the_host(world: World, ref: FunctionRef) -> bool:
     return False
 
 
-def followed(world: World, call_in: tuple[FunctionRef, str]) -> tuple[FunctionRef, ...]:
+@memoized
+def followed(world: World, ref: FunctionRef, text: str) -> tuple[FunctionRef, ...]:
     """The functions of the project that a call in a function, by its text, surely reaches; none where that is not visible."""
-    ref, text = call_in
     call = next((c for c in world.facts(ref).calls if c.callee == text), None)
     callees = world.project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
     return callees.refs if callees is not None and callees.certain else ()
 
 
-def makes_a_generator(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+@memoized
+def makes_a_generator(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a call in a function, by its text, only makes a generator, and runs nothing of the function yet."""
-    refs = followed(world, call_in)
-    return bool(refs) and all(world.header(ref).is_generator for ref in refs)
+    refs = followed(world, ref, text)
+    return bool(refs) and all(world.header(each).is_generator for each in refs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.lower import ir
@@ -25,7 +25,7 @@ from torchmemlint.semantics.interpret.fallbacks import (
 )
 from torchmemlint.semantics.interpret.tracebacks import EMPTIES, MOVES, QUIET, leaves_nothing, lets_traceback_go
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import Cls, Ext, Func, Machine, OomHandler, Recovery, State, World, evaluate
+from torchmemlint.semantics.state import Cls, Ext, Func, Machine, OomHandler, Recovery, State, World, evaluate, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -125,9 +125,7 @@ def done_again_in_parts(
         if isinstance(inner, ir.Call)
     }
     again = [
-        (node, what)
-        for node, what in again
-        if calls[node] not in each and m.world.memoize(is_shown_to_run_model, (m.ref, calls[node]))
+        (node, what) for node, what in again if calls[node] not in each and is_shown_to_run_model(m.world, m.ref, calls[node])
     ]
     if not again or is_behind_class(m, handler, statement, state):
         return None
@@ -205,12 +203,9 @@ def reads_error(node: object, names: frozenset[str]) -> bool:
     for inner in walk(node):
         if isinstance(inner, ir.Name) and inner.id in names:
             return True
-        if isinstance(inner, ir.Call) and dotted(inner.func).rpartition(".")[2] in READS_ERROR:
+        if isinstance(inner, ir.Call) and dotted(inner.func).rpartition(".")[2] in TORCH.words["reads-error"]:
             return True
     return False
-
-
-READS_ERROR = TORCH.words["reads-error"]
 
 
 def only_moves(tried: list[ir.Stmt]) -> bool:
@@ -362,7 +357,7 @@ def recoveries(
             last = name.rpartition(".")[2]
             if not name or last in QUIET or (last in DETACHES and not node.args):
                 continue
-            if m.world.memoize(makes_a_generator, (m.ref, name)):
+            if makes_a_generator(m.world, m.ref, name):
                 continue
             if (freed := freeing(node, name)) is not None:
                 out.append((node.node, freed))
@@ -372,7 +367,7 @@ def recoveries(
                 and not reads_error(node.args, about_error)
                 and on_the_same(node, data, m, state)
                 and may_calculate(node.func, m, state)
-                and ((name in first and repeats(node, tried, on_host)) or m.world.memoize(may_calculate_there, (m.ref, name)))
+                and ((name in first and repeats(node, tried, on_host)) or may_calculate_there(m.world, m.ref, name))
             ):
                 hosted = moves_to_host(node.args) or not names_inside(node.args).isdisjoint(on_host)
                 out.append((node.node, Recovery.HOST_RETRY if hosted else Recovery.RETRY))
@@ -423,13 +418,14 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     last = callee.rpartition(".")[2]
     if last in RUNS or purpose.may_be_network(callee):
         return True
-    return any(m.world.memoize(runs_model, ref) for ref in m.world.memoize(followed, (m.ref, callee)))
+    return any(runs_model(m.world, ref) for ref in followed(m.world, m.ref, callee))
 
 
-def is_shown_to_run_model(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+@memoized
+def is_shown_to_run_model(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a call in a function, by its text, runs a network by what it is called, or by what is visible of the function."""
-    refs = world.memoize(followed, call_in)
-    return any(world.memoize(runs_model, ref) for ref in refs) if refs else purpose.may_be_network(call_in[1])
+    refs = followed(world, ref, text)
+    return any(runs_model(world, each) for each in refs) if refs else purpose.may_be_network(text)
 
 
 def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Machine, state: State) -> Recovery | None:
@@ -439,7 +435,7 @@ def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Mach
     place = places.get(call.node)
     if place is None:
         return None
-    refs = m.world.memoize(followed, (m.ref, name))
+    refs = followed(m.world, m.ref, name)
     code = {n for n in names_inside([call.args, *(r.args for r in place.rivals)]) if is_code(n, m, state)}
     given = names_inside(call.args) - code
     given_all = is_given_all_of(call, place.rivals, code)
@@ -448,9 +444,9 @@ def does_the_work(call: ir.Call, name: str, places: Mapping[int, Place], m: Mach
         return Recovery.UNSEEN_FALLBACK if unseen else None
     if not (given and given_all if place.is_statement else given or given_all):
         return None
-    if not any(m.world.memoize(runs_model if place.is_statement else calculates, ref) for ref in refs):
+    if not any((runs_model if place.is_statement else calculates)(m.world, ref) for ref in refs):
         return None
-    return Recovery.HOST_RETRY if all(m.world.memoize(works_on_the_host, ref) for ref in refs) else Recovery.FALLBACK
+    return Recovery.HOST_RETRY if all(works_on_the_host(m.world, ref) for ref in refs) else Recovery.FALLBACK
 
 
 def moves_to_host(args: object) -> bool:
@@ -546,11 +542,12 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
     return True
 
 
-def may_calculate_there(world: World, call_in: tuple[FunctionRef, str]) -> bool:
+@memoized
+def may_calculate_there(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a call in a function, by its text, may run a model or make tensors, as far as the project shows: bookkeeping that the
     ``try`` block does as well (``halve(batch_size)``) is no retry. What is not visible may."""
-    refs = followed(world, call_in)
-    return not refs or any(world.memoize(calculates, ref) for ref in refs)
+    refs = followed(world, ref, text)
+    return not refs or any(calculates(world, each) for each in refs)
 
 
 def keeping(body: list[ir.Stmt], name: str | None) -> int:
@@ -570,27 +567,22 @@ def keeping(body: list[ir.Stmt], name: str | None) -> int:
 
 def always_leaves(body: list[ir.Stmt]) -> bool:
     """Whether every path through a block ends in raise, return, break or continue."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, (ir.Raise, ir.Return, ir.Break, ir.Continue)):
-        return True
+    return ends_by(lambda last: isinstance(last, (ir.Raise, ir.Return, ir.Break, ir.Continue)), body)
+
+
+def ends_by(leaves: Callable[[ir.Stmt], bool], body: list[ir.Stmt]) -> bool:
+    """Whether every path through a block ends in such a statement."""
+    last = body[-1] if body else None
     if isinstance(last, ir.If):
-        return always_leaves(last.then) and always_leaves(last.orelse)
-    return False
+        return ends_by(leaves, last.then) and ends_by(leaves, last.orelse)
+    return last is not None and leaves(last)
 
 
 def always_raises(body: list[ir.Stmt]) -> bool:
-    """Whether every path through a block ends in ``raise``."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ir.Raise):
-        return True
-    if isinstance(last, ir.If):
-        return always_raises(last.then) and always_raises(last.orelse)
-    return (
-        isinstance(last, ir.ExprStmt)
-        and isinstance(last.value, ir.Call)
-        and dotted(last.value.func) in TORCH.words["ends-process"]
-    )
+    """Whether every path through a block ends in ``raise``, or ends the process."""
+
+    def raises(last: ir.Stmt) -> bool:
+        call = last.value if isinstance(last, ir.ExprStmt) else None
+        return isinstance(last, ir.Raise) or (isinstance(call, ir.Call) and dotted(call.func) in TORCH.words["ends-process"])
+
+    return ends_by(raises, body)

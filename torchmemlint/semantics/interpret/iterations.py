@@ -150,10 +150,10 @@ MAX_DEPTH = 4
 
 def width_of_loop(world: World, ref: FunctionRef, node: int) -> int:
     """The width of the piece that a loop of a function goes over, by the node of its statement."""
-    function = world.function(ref)
-    for each in nodes_of(function[0].body) if function is not None else ():
-        if isinstance(each, ir.For) and each.node == node and function is not None:
-            return width_of(world, ref, function[0].body, each.iterable)
+    body = world.body(ref)
+    for each in nodes_of(body):
+        if isinstance(each, ir.For) and each.node == node:
+            return width_of(world, ref, body, each.iterable)
     return NO_PIECE
 
 
@@ -198,13 +198,11 @@ def width_of_items(world: World, ref: FunctionRef, body: list[ir.Stmt], expr: ir
     found: list[int] = []
     callees = world.project.callees(ref.path, ref.qualname, dotted(expr.func))
     for each in callees.refs if callees.certain else ():
-        function = world.function(each)
-        for value in given_out(function[0].body) if function is not None else ():
-            whole = value.value if isinstance(value, ir.Yield) else value
-            if function is None or whole is None:
-                continue
-            ask = width_of if isinstance(value, ir.Yield) else width_of_items
-            found.append(ask(world, each, function[0].body, whole, depth + 1))
+        body = world.body(each)
+        for value in given_out(body):
+            ask, whole = (width_of, value.value) if isinstance(value, ir.Yield) else (width_of_items, value)
+            if whole is not None:
+                found.append(ask(world, each, body, whole, depth + 1))
     return min(found, default=NO_PIECE)
 
 

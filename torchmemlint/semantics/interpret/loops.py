@@ -42,6 +42,7 @@ from torchmemlint.semantics.state import (
     handles,
     join,
     join_states,
+    memoized,
     only_const,
     place_of,
     run_block,
@@ -75,7 +76,7 @@ def note_loop(
 @handles(STATEMENTS, ir.For)
 def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
     iterable = evaluate(m, statement.iterable, state)
-    literals = literal_turns(statement.iterable, iterable)
+    literals = literal_turns(statement.iterable)
     if literals is not None:
         return unrolled(m, statement, literals, state)
     loop = (m.frame, statement.node)
@@ -294,7 +295,7 @@ def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:
         case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
             return len(items)
         case ir.Name():
-            return _length(m, iterable.id)
+            return _length(m.world, m.ref, iterable.id)
         case ir.Call(func=ir.Name(id="enumerate"), args=args) if args:
             return turns_over(m, args[0].value, state)
         case ir.Call(func=ir.Name(id="range"), args=args):
@@ -311,24 +312,19 @@ def _number(m: Machine, expr: ir.Expr, state: State) -> int | None:
             known = only_const(evaluate(m, expr, state))
             return known.value if known is not None and type(known.value) is int else None
         case ir.Call(func=ir.Name(id="len"), args=[ir.Arg(value=ir.Name() as name)]):
-            return length if (length := _length(m, name.id)) >= 0 else None
+            return length if (length := _length(m.world, m.ref, name.id)) >= 0 else None
         case _:
             return None
 
 
-def _length(m: Machine, name: str) -> int:
+@memoized
+def _length(world: World, ref: FunctionRef, name: str) -> int:
     """The length of the longest display that the function binds a name to, where it binds it to these alone, and nothing can add to
     them; -1 where there is none."""
-    return m.world.memoize(_length_of_display, (m.frame_closure[m.frame].ref, name))
-
-
-def _length_of_display(world: World, asked: tuple[FunctionRef, str]) -> int:
-    ref, name = asked
     facts = world.facts(ref)
     if name in {param.name for param in facts.params} or any(name == each for each, _ in facts.bound):
         return -1  # what is bound to a display has no text
-    found = world.function(ref)
-    body = found[0].body if found is not None else []
+    body = world.body(ref)
     made = bound(body, name)
     displays = [each.items for each in made if isinstance(each, ir.Sequence) and each.items]
     if len(displays) < len(made) or any(type(item) is ir.Star for items in displays for item in items):
@@ -347,7 +343,7 @@ def _is_bound_again(body: list[ir.Stmt], name: str) -> bool:
 
 def _may_grow(world: World, ref: FunctionRef, name: str) -> bool:
     """Whether a function that knows a list by its name fills it, or hands it to what may: anything but a builtin."""
-    within = world.within(ref.path, ref.qualname)
+    within = world.project.within(ref.path, ref.qualname)
     others = (world.facts(FunctionRef(ref.path, each)) for each in world.project.knowing(ref.path, name))
     return any(
         (call.callee.rpartition(".")[0] == name and call.callee.rpartition(".")[2] in FILLS)
@@ -360,7 +356,7 @@ def _may_grow(world: World, ref: FunctionRef, name: str) -> bool:
     )
 
 
-def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
+def literal_turns(expr: ir.Expr) -> list[Value] | None:
     """The turns of a loop over a short display of strings or truth values; None for any other loop."""
     if isinstance(expr, ir.Sequence) and 1 <= len(expr.items) <= 4:
         turns = []

@@ -107,17 +107,14 @@ def named(m: Machine, absolute: str, path: str, text: str) -> Value:
     return found
 
 
-def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: ClassRef | None = None) -> Value:
+def function_value(m: Machine, ref: FunctionRef, receiver: int = -1) -> Value:
     """A function of the project; it is lowered only when it is called."""
     key = m.closure_keys.get(("ref", ref))
     if key is None:
-        header = m.world.header(ref)
-        if owner is None and header.owner:
-            owner = ClassRef(ref.path, header.owner)
         placeholder = ir.Function(-1, ref.qualname.rpartition(".")[2], ref.qualname, [], [], [])
         key = len(m.closures)
         m.closure_keys["ref", ref] = key
-        m.closures.append(Closure(placeholder, None, ref, -1, owner))
+        m.closures.append(Closure(placeholder, None, ref, -1, m.world.class_of_method(ref)))
     return frozenset((Func(key, receiver),))
 
 

@@ -31,8 +31,6 @@ from torchmemlint.semantics.state import (
 )
 from torchmemlint.torch_facts import TORCH
 
-PLAIN_TYPES = TORCH.words["plain-types"]
-TENSOR_TYPES = TORCH.words["tensor-types"]
 FLAG = TORCH.names["gradient-flag"]
 
 WITHOUT_NAMES = frozenset({ir.Name, ir.Attr, ir.Const})
@@ -131,7 +129,7 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
     if old is None:
         return True
     kept = old
-    if holds and asks_for_number(m, func, rest):
+    if holds and asks_for_number(func, rest):
         if all(name.rpartition(".")[2] == TORCH.names["array-class"] for name in type_names(rest[0].value)):
             m.notice((g for a in old if type(a) is Tensor for g in a.graphs), Seen.MAYBE_ARRAY)
         kept = PLAIN
@@ -139,7 +137,7 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
         kept = only_tensors(m, old) if holds else without_tensors(m, old)
     elif not holds and asks_for_attribute(func, rest):
         kept = without_tensors(m, old)
-    elif asked := asked_containers(m, func, rest):
+    elif asked := asked_containers(func, rest):
         kept = frozenset(a for a in old if (kind := kind_of_container(m, a)) is None or (kind in asked) == holds)
     elif holds and asks_for_record(m, func, rest, state):
         kept = PLAIN
@@ -193,7 +191,7 @@ def kind_of_container(m: Machine, atom: Atom) -> str | None:
     return kind if kind in CONTAINERS else None
 
 
-def asked_containers(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> frozenset[str]:
+def asked_containers(func: ir.Expr, rest: list[ir.Arg]) -> frozenset[str]:
     """The kinds of container that ``isinstance(x, (list, tuple))`` asks for; empty where it asks for anything else."""
     if dotted(func) != "isinstance" or len(rest) != 1:
         return frozenset()
@@ -201,7 +199,7 @@ def asked_containers(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> frozenset
     return frozenset().union(*(kind for kind in kinds if kind)) if kinds and all(kinds) else frozenset()
 
 
-def asks_for_number(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> bool:
+def asks_for_number(func: ir.Expr, rest: list[ir.Arg]) -> bool:
     """``isinstance(x, (int, float, np.ndarray))``: what passes is no tensor."""
     if dotted(func) != "isinstance" or len(rest) != 1:
         return False
@@ -216,7 +214,7 @@ def is_plain_type(expr: ir.Expr) -> bool:
 
 def is_plain_name(name: str) -> bool:
     """Whether a type of that name is of no tensor."""
-    return name.rpartition(".")[2] in PLAIN_TYPES
+    return name.rpartition(".")[2] in TORCH.words["plain-types"]
 
 
 def asks_for_record(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
@@ -234,7 +232,7 @@ def asks_for_tensor(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State)
     if name == "isinstance" and len(rest) == 1:
         types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
         names = {a.name for t in types if dotted(t) for a in evaluate(m, t, state) if type(a) is Ext}
-        return bool(names) and any(n.rpartition(".")[2] in TENSOR_TYPES and n.startswith("torch") for n in names)
+        return bool(names) and any(n.rpartition(".")[2] in TORCH.words["tensor-types"] and n.startswith("torch") for n in names)
     return any(type(a) is Ext and a.name == TORCH.names["asks-tensor"] for a in evaluate(m, func, state)) if name else False
 
 

@@ -47,9 +47,7 @@ from torchmemlint.semantics.state import (
 from torchmemlint.torch_facts import TORCH
 
 PRODUCTS = TORCH.words["products"] | {"@"}
-TURNS = TORCH.words["turns"]
 KEEPS = TORCH.words["keeps-scores"] | {"*", "+", "-", "/"}
-SOFTMAX = TORCH.words["softmax"]
 MIXES = -1
 """The product of weights and values: no role of its own."""
 
@@ -70,11 +68,11 @@ def role(operation: str, operands: Sequence[Value], is_parameter: Callable[[Valu
     either = 0
     for flags in held:
         either |= flags
-    if operation in SOFTMAX:
+    if operation in TORCH.words["softmax"]:
         return WEIGHTS if either & SCORES else 0
     if operation in KEEPS:
         return either & (SCORES | WEIGHTS)
-    return TURNED if operation in TURNS else 0
+    return TURNED if operation in TORCH.words["turns"] else 0
 
 
 def flags_of(value: Value) -> int:
@@ -89,7 +87,6 @@ OPERATION = 50
 """Steps that are counted for an operation on tensors, beside the graphs that it looks at."""
 SCALING = frozenset({"/", "//", "%"})
 """Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
-CASTS = TORCH.words["casts"]
 
 
 def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:
@@ -219,7 +216,7 @@ def operate(m: Machine, op: str, left: Value, right: Value, node: int, state: St
 def in_role(m: Machine, operation: str, result: Value, operands: list[Value], node: int, state: State) -> Value:
     """The result, with the flags that it has as a step of attention; reports the last step."""
     flags = role(operation, operands, partial(is_parameter, m))
-    if operation in CASTS:
+    if operation in TORCH.words["casts"]:
         flags |= flags_of(operands[0]) & LOGITS
     else:
         whole_logits(m, operands, state)

@@ -38,6 +38,7 @@ from torchmemlint.semantics.state import (
     World,
     add_marks,
     join,
+    memoized,
     place_of,
     shallow,
 )
@@ -225,15 +226,14 @@ PUTS_ONE = frozenset(name for name, how in STORING.items() if how is not StoreKi
 """Methods of containers that keep their last argument."""
 
 
-def filled_with(world: World, attribute: tuple[ClassRef, str]) -> ClassRef | None:
+@memoized
+def filled_with(world: World, cls: ClassRef, name: str) -> ClassRef | None:
     """The class of all that the methods of a class put there one by one (``self.meters[name] = Meter()``); None where it is not known of
     any of it."""
-    cls, name = attribute
     found: set[ClassRef | str | None] = set()
-    for facts in world.within(cls.path, cls.qualname):
+    for facts in world.project.within(cls.path, cls.qualname):
         ref = FunctionRef(cls.path, facts.qualname)
-        function = world.function(ref) if name in facts.names and not facts.parent else None
-        for value in put_into(function[0].body, f"self.{name}") if function is not None else ():
+        for value in put_into(world.body(ref), f"self.{name}") if name in facts.names and not facts.parent else ():
             if isinstance(value, ir.Const) and value.value is None:
                 continue
             text = f"{dotted(value.func)}()" if isinstance(value, ir.Call) else dotted(value)

@@ -104,7 +104,9 @@ def is_torchs_own(callee: ir.Expr, m: Machine, state: State) -> bool:
     if not isinstance(callee, ir.Attr):
         return False
     name = callee.name
-    return name in QUIET or (name in TORCH.methods and name not in TORCH.module_methods and not m.world.methods_named(name))
+    return name in QUIET or (
+        name in TORCH.methods and name not in TORCH.module_methods and not m.world.project.methods_named(name)
+    )
 
 
 OPERATIONS = frozenset({Effect.KEEP, Effect.VIEW, Effect.INPLACE, Effect.MIXED_MAX, Effect.CUT, Effect.SOURCE, Effect.NUMBER})

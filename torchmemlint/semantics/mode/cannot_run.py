@@ -15,7 +15,7 @@ from torchmemlint.lower.walk import everything, nodes_of
 from torchmemlint.lower.ways import evaluated, parts_of, rest_of_turn, way_to
 from torchmemlint.lower.written import dotted, short
 from torchmemlint.semantics.mode.removed_calls import why_dead
-from torchmemlint.semantics.state import MODULE, World, compare_literals
+from torchmemlint.semantics.state import MODULE, World, compare_literals, memoized, memoized_or, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 
 OLD_BUILTINS = TORCH.words["builtins-of-python-2"]
@@ -62,7 +62,7 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
     project, outermost = world.project, world.outermost(root)
     if project.is_unused_file(root.path):
         return _reason("unused-file")
-    if world.hook(root) is None and (reason := world.memoize(_why_not_entered, outermost)):
+    if world.hook(root) is None and (reason := _why_not_entered(world, outermost)):
         return reason
     if project.is_test(root):
         return _reason("in-a-test")
@@ -73,7 +73,7 @@ def why_not_run(world: World, root: FunctionRef, places: Iterable[Place]) -> Rea
     if reason := _why_not_imported(world, root.path):
         return reason
     for place in places:
-        if reason := world.memoize(_why_not_come_to, place):
+        if reason := _why_not_come_to(world, *place):
             return reason
     return None
 
@@ -87,6 +87,7 @@ def _not_there(missing: str) -> Reason | None:
     return _reason(_old(missing) or "no-import", missing) if missing else None
 
 
+@memoized_or(None)
 def _why_not_entered(world: World, ref: FunctionRef) -> Reason | None:
     """Why no run comes to a call of a function, of which all users are visible: there is none, or each is one that no run comes to, or
     that raises."""
@@ -107,12 +108,11 @@ def _why_not_called(world: World, caller: Caller) -> Reason | None:
     given = [arg.keyword for arg in caller.call.args]
     if world.project.does_not_fit(caller.ref.path, caller.ref.qualname, callee, *given):
         return _reason("unfit-call", callee)
-    found = world.function(outermost)
-    nodes = everything(found[0].body) if found is not None else ()
+    nodes = everything(world.body(outermost))
     calls = [each.node for each in nodes if isinstance(each, ir.Call) and dotted(each.func) == callee]
-    if reason := _of_all(world.memoize(_why_not_come_to, (outermost, node)) for node in calls):
+    if reason := _of_all(_why_not_come_to(world, outermost, node) for node in calls):
         return reason
-    return None if world.is_finding(_why_not_entered, outermost) else world.memoize(_why_not_entered, outermost)
+    return _why_not_entered(world, outermost)
 
 
 def _of_all(reasons: Iterable[Reason | None]) -> Reason | None:
@@ -125,16 +125,16 @@ def _old(name: str) -> str:
     return "old-python" if name in OLD_PYTHON or name in OLD_BUILTINS else "old-torch" if name in OLD_TORCH else ""
 
 
-def _why_not_come_to(world: World, place: Place) -> Reason | None:
+@memoized
+def _why_not_come_to(world: World, ref: FunctionRef, node: int) -> Reason | None:
     """Why no run comes to a place of a function once it has been called."""
-    ref, node = place
-    found = world.function(ref)
+    found = world.ir_of(ref)
     if found is None or ref.path.endswith(".ipynb") or world.project.modules[ref.path].recovered:
         return None  # statements may be missing, or run in another order
-    obstacles = world.memoize_of_function(_obstacles, ref)
-    rest = rest_of_turn(found[0].body, node, world.hook(ref) is not None)  # what ends the first turn leaves no second one
+    obstacles = _obstacles(world, ref)
+    rest = rest_of_turn(found.body, node, world.hook(ref) is not None)  # what ends the first turn leaves no second one
     node = rest[-1].node if rest else node
-    for expr, value in way_to(found[0].body, node) if obstacles.raising or obstacles.decided else ():
+    for expr, value in way_to(found.body, node) if obstacles.raising or obstacles.decided else ():
         if value is None:
             reason = obstacles.raising.get(id(expr))
         else:
@@ -152,12 +152,12 @@ class _Obstacles(NamedTuple):
     decided: dict[int, tuple[bool, Reason]]
 
 
+@memoized_with_code
 def _obstacles(world: World, ref: FunctionRef) -> _Obstacles:
     """Found once for all places in a function: a long one has hundreds, each behind thousands of statements."""
     obstacles = _Obstacles({}, {})
-    found = world.function(ref)
-    assert found is not None
-    function = found[0]
+    function = world.ir_of(ref)
+    assert function is not None
     for expr, is_test in evaluated(function.body):
         if is_test and not isinstance(expr, ir.ImportStmt) and (known := _decided(world, ref, expr)) is not None:
             obstacles.decided[id(expr)] = known[0], _reason("by-a-constant", *known[1:])
@@ -234,27 +234,29 @@ def _always_raises(world: World, ref: FunctionRef, text: str) -> bool:
     project = world.project
     found = project.callees(ref.path, ref.qualname, text)
     owners = {ClassRef(each.path, owner) for each in found.refs if (owner := each.qualname.rpartition(".")[0])}
-    known = found.certain and bool(found.refs) and all(world.memoize(_ends_in_error, each) for each in found.refs)
+    known = found.certain and bool(found.refs) and all(_ends_in_error(world, each) for each in found.refs)
     return known and all(project.is_made_as_it_is(owner) for owner in sorted(owners))
 
 
+@memoized
 def _ends_in_error(world: World, ref: FunctionRef) -> bool:
     """Whether every call of a function ends in the first ``raise`` of its own block."""
-    found = world.function(ref)
-    if found is None or found[0].is_generator:
+    found = world.ir_of(ref)
+    if found is None or found.is_generator:
         return False
-    before = [*takewhile(lambda each: not isinstance(each, ir.Raise), found[0].body)]
-    return len(before) < len(found[0].body) and not any(isinstance(node, ir.Return) for node in nodes_of(before))
+    before = [*takewhile(lambda each: not isinstance(each, ir.Raise), found.body)]
+    return len(before) < len(found.body) and not any(isinstance(node, ir.Return) for node in nodes_of(before))
 
 
 def _lacks_option(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether ``args.name`` raises AttributeError: no parser of the project has such an option, and nothing stores one."""
     name, _, option = text.partition(".")
-    known = world.memoize(_options, ref.path)
+    known = _options(world, ref.path)
     if known is None or option in known or option[0] == "_":
         return False
     return world.project.is_option_alone(ref.path, ref.qualname, name, option)
 
 
+@memoized
 def _options(world: World, path: str) -> frozenset[str] | None:
     return world.project.options(path)

@@ -6,23 +6,26 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import nodes_of
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
 STARTS = TORCH.words["environment-starts"]
 
 
+@memoized
 def observations(world: World, ref: FunctionRef) -> frozenset[str]:
     """The first of what each step of an environment answers, and what it is bound to again, as dotted text; nothing where the function
     steps none."""
-    return world.memoize(_observations, ref)
-
-
-def _observations(world: World, ref: FunctionRef) -> frozenset[str]:
-    found = world.function(world.outermost(ref))
-    assigned = [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)] if found is not None else []
-    stepped = {receiver(node.value, STEPS) for node in assigned if is_unpacked(node) and has_argument(node.value)} - {""}
+    assigned = [node for node in nodes_of(world.body(world.outermost(ref))) if isinstance(node, ir.Assign)]
+    acted = [
+        node.value
+        for node in assigned
+        if any(isinstance(target, ir.Sequence) for target in node.targets)
+        and isinstance(node.value, ir.Call)
+        and node.value.args
+    ]
+    stepped = {receiver(value, STEPS) for value in acted} - {""}
     if not stepped:
         return frozenset()
     names = {first(node) for node in assigned if receiver(node.value, STEPS | STARTS) in stepped}
@@ -34,14 +37,6 @@ def receiver(value: ir.Expr, methods: frozenset[str]) -> str:
     """The object of which one of these methods is called, as dotted text; "" for any other value."""
     owner, _, method = dotted(value.func).rpartition(".") if isinstance(value, ir.Call) else ("", "", "")
     return owner if method in methods else ""
-
-
-def has_argument(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Call) and bool(value.args)
-
-
-def is_unpacked(node: ir.Assign) -> bool:
-    return any(isinstance(target, ir.Sequence) for target in node.targets)
 
 
 def first(node: ir.Assign) -> str:

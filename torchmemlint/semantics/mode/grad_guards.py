@@ -8,7 +8,7 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.identity import is_made_parametric, is_never_chosen, parametric_attributes
 from torchmemlint.semantics.mode import purpose
-from torchmemlint.semantics.state import MODULE, Call, Mode, Shape, World
+from torchmemlint.semantics.state import MODULE, Mode, Shape, World, memoized
 from torchmemlint.torch_facts import TORCH
 
 CALLS_INSIDE = 2
@@ -52,7 +52,7 @@ def is_sole(world: World, caller: Caller) -> bool:
     """Whether a call can only mean the methods of one class and of those below it: no other of the project has one of that name."""
     owners = [
         ClassRef(method.path, method.qualname.rpartition(".")[0])
-        for method in world.methods_named(caller.call.callee.rpartition(".")[2])
+        for method in world.project.methods_named(caller.call.callee.rpartition(".")[2])
     ]
     return any(all(owner in world.project.mro(each) for each in owners) for owner in owners)
 
@@ -85,30 +85,22 @@ def is_imported(world: World, path: str, receiver: str) -> bool:
     return any(local == root for local, _ in world.project.imports(path))
 
 
-def guards_itself(world: World, name: str, call: Call) -> bool:
+@memoized
+def guards_itself(world: World, name: str, shape: Shape) -> bool:
     """Whether most methods in the project that a call of that name may mean, by its arguments, switch grad mode off by
     themselves: by decorator, or inside. Those that only hand on to another object's method of that name, as they are called, say
     nothing; nor does any other where one that switches it off calls that name itself, of a part that it holds."""
-    return world.memoize(_guard_themselves, (name, call.shape))
-
-
-def _guard_themselves(world: World, asked: tuple[str, Shape]) -> bool:
-    name, shape = asked
-    methods = [ref for ref in world.methods_named(name) if shape.fits(world.header(ref).params)]
+    methods = [ref for ref in world.project.methods_named(name) if shape.fits(world.header(ref).params)]
     guarding = {ref for ref in methods if guards(world, ref)}
     others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
     return len(guarding) > len(others) or any(_runs_part(world, ref, name) for ref in guarding)
 
 
+@memoized
 def may_guard(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether a call of ``callee`` in a function fits some method of that name that switches grad mode off by itself, whatever others
     of the name do."""
-    return world.memoize(_may_guard, (ref, callee))
-
-
-def _may_guard(world: World, asked: tuple[FunctionRef, str]) -> bool:
-    ref, callee = asked
-    guarding = [each for each in world.methods_named(callee.rpartition(".")[2]) if guards(world, each)]
+    guarding = [each for each in world.project.methods_named(callee.rpartition(".")[2]) if guards(world, each)]
     calls = [call for call in world.facts(ref).calls if call.callee == callee] if guarding else ()
     shapes = {Shape(sum(not arg.keyword for arg in call.args), frozenset(call.keywords)) for call in calls}
     return any(shape.fits(world.header(each).params) for each in guarding for shape in shapes)
@@ -171,12 +163,9 @@ def _runs_by_what_guards(world: World, ref: FunctionRef) -> bool:
     return bool(guarding) and names <= guarding
 
 
+@memoized
 def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
     """Whether a module's forward, and what it calls of its own class, runs modules of its own, and each with grad mode off."""
-    return world.memoize(_forward_is_guarded, cls)
-
-
-def _forward_is_guarded(world: World, cls: ClassRef) -> bool:
     return _runs_of(world, cls, TORCH.names["forward"], 0) == {Mode.OFF}
 
 

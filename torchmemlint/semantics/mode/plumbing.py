@@ -13,7 +13,7 @@ import sys
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.mode import root_choice
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 
 WORDS = TORCH.words["of-tensors"]
@@ -30,13 +30,13 @@ SMALL = 6
 def plumbing_names(world: World, ref: FunctionRef) -> frozenset[str] | None:
     """The words of a function that cannot touch a tensor unless it is given one, or finds one in an attribute, and of all that it
     calls; None for any other function, as for one that defines functions, which may be given tensors later. To be memoized."""
-    if world.header(ref).is_generator or world.memoize(_is_small, ref):
+    if world.header(ref).is_generator or _is_small(world, ref):
         return None
     words: set[str] = set()
     seen = {ref}
     waiting = [ref]
     while waiting:
-        own = world.memoize(_look, waiting.pop())
+        own = _look(world, waiting.pop())
         if own is None or len(seen) > MOST_FUNCTIONS:
             return None
         words |= own[0]
@@ -45,14 +45,15 @@ def plumbing_names(world: World, ref: FunctionRef) -> frozenset[str] | None:
     return frozenset(words)
 
 
+@memoized
 def _is_small(world: World, ref: FunctionRef) -> bool:
     return world.length(ref) < SMALL
 
 
+@memoized
 def _look(world: World, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
     """A function's own words, and the functions that it calls; None where these words or calls may have to do with tensors."""
-    owner = world.header(ref).owner
-    cls = ClassRef(ref.path, owner) if owner else None
+    cls = world.class_of_method(ref)
     words: set[str] = set()
     called: set[FunctionRef] = set()
     for each, facts in root_choice.family(world, ref):

@@ -15,7 +15,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.walk import nodes_of
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
@@ -35,12 +35,13 @@ REWRAPPED = (
 
 def why_dead(world: World, ref: FunctionRef) -> str:
     """Why a function raises on any torch of today, in words; "" where nothing says so."""
-    rewrapping = world.memoize(rewrapped_by, world.outermost(ref))
+    rewrapping = rewrapped_by(world, world.outermost(ref))
     if rewrapping:
         return REWRAPPED.format(name=rewrapping)
     return INDEXED if runs_into_index(world, ref) else ""
 
 
+@memoized
 def rewrapped_by(world: World, ref: FunctionRef) -> str:
     """The function by which another one makes new variables of hidden states, whatever branch it takes; "" for none."""
     if not world.project.says(VARIABLE.rpartition(".")[2]):
@@ -48,28 +49,29 @@ def rewrapped_by(world: World, ref: FunctionRef) -> str:
     for call in world.facts(ref).calls:
         if not call.branch:
             for callee in world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]:
-                if callee != ref and world.memoize(rewraps, callee):
+                if callee != ref and rewraps(world, callee):
                     return call.callee
     return ""
 
 
+@memoized
 def rewraps(world: World, ref: FunctionRef) -> bool:
     """Whether a function asks for the exact type ``Variable`` of what it is given, and else calls itself with the elements."""
     facts, own = world.facts(ref), ref.qualname.rpartition(".")[2]
     if VARIABLE.rpartition(".")[2] not in facts.names or all(call.callee != own for call in facts.calls):
         return False
-    found = world.function(ref)
-    if facts.names & KNOWS_TENSORS or (found is not None and any(isinstance(node, ir.Try) for node in nodes_of(found[0].body))):
+    nodes = [*nodes_of(world.body(ref))]
+    if facts.names & KNOWS_TENSORS or any(isinstance(node, ir.Try) for node in nodes):
         return False
     given = {param.name for param in facts.params}
-    return found is not None and any(
+    return any(
         isinstance(node, ir.Compare)
         and node.ops[0] in ("==", "is")
         and isinstance(node.left, ir.Call)
         and dotted(node.left.func) == "type"
         and {dotted(arg.value) for arg in node.left.args} <= given
         and world.project.resolve(ref.path, dotted(node.comparators[0]), ref.qualname) == VARIABLE
-        for node in nodes_of(found[0].body)
+        for node in nodes
     )
 
 
@@ -80,27 +82,28 @@ KNOWS_TENSORS = TORCH.words["knows-tensors"]
 
 def runs_into_index(world: World, ref: FunctionRef) -> bool:
     """Whether a function, or another that one of its callers runs, takes a number out of a loss by an index."""
-    if world.memoize(indexes_a_loss, world.outermost(ref)):
+    if indexes_a_loss(world, world.outermost(ref)):
         return True
     callers = world.project.callers(ref).calls
     if not callers or len(callers) > MAX_CALLERS:
         return False
-    return all(world.memoize(runs_one, world.outermost(caller.ref)) for caller in callers)
+    return all(runs_one(world, world.outermost(caller.ref)) for caller in callers)
 
 
+@memoized
 def runs_one(world: World, ref: FunctionRef) -> bool:
     """Whether a function indexes a loss, or one that it calls does."""
     found = [ref]
     for call in world.facts(ref).calls:
         found += world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]
-    return any(world.memoize(indexes_a_loss, world.outermost(each)) for each in dict.fromkeys(found))
+    return any(indexes_a_loss(world, world.outermost(each)) for each in dict.fromkeys(found))
 
 
+@memoized
 def indexes_a_loss(world: World, ref: FunctionRef) -> bool:
     if DATA not in world.facts(ref).names:
         return False
-    found = world.function(ref)
-    body = [] if found is None else [*nodes_of(found[0].body)]
+    body = [*nodes_of(world.body(ref))]
     indexed = [tensor for node in body if (tensor := tensor_of_indexed_data(node)) is not None]
     if not indexed:
         return False

@@ -16,7 +16,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.identity import class_kind, has_parameters, looks_like_module
 from torchmemlint.semantics.mode import purpose
 from torchmemlint.semantics.mode.grad_guards import start_mode
-from torchmemlint.semantics.state import MODULE, Kind, World
+from torchmemlint.semantics.state import MODULE, Kind, World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
@@ -62,15 +62,14 @@ def reaches_network(world: World, ref: FunctionRef) -> bool:
     only then can it have what a network gives."""
     if any(may_run_model(world, each, facts) for each, facts in family(world, ref)):
         return True
-    owner = world.header(ref).owner
-    cls = ClassRef(ref.path, owner) if owner else None
-    return any(world.memoize(_reaches_network, (*each, MAX_DEPTH - 1)) for each in called_on(world, ref, cls))
+    cls = world.class_of_method(ref)
+    return any(_reaches_network(world, *each, MAX_DEPTH - 1) for each in called_on(world, ref, cls))
 
 
-def _reaches_network(world: World, asked: tuple[FunctionRef, ClassRef | None, int]) -> bool:
-    ref, cls, depth = asked
+@memoized
+def _reaches_network(world: World, ref: FunctionRef, cls: ClassRef | None, depth: int) -> bool:
     return any(is_network(world, each, call) for each, facts in family(world, ref) for call in calls_by_meaning(facts)) or (
-        depth > 0 and any(world.memoize(_reaches_network, (*each, depth - 1)) for each in called_on(world, ref, cls))
+        depth > 0 and any(_reaches_network(world, *each, depth - 1) for each in called_on(world, ref, cls))
     )
 
 
@@ -96,7 +95,7 @@ def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     if world.project.is_test(ref):
         return False
-    is_part = facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
+    is_part = world.is_of_module(ref) is not False
     if is_part and (ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or facts.names.isdisjoint(CUTS)):
         return False
     called = calls_by_meaning(facts, loops_alone=bool(is_part))
@@ -119,7 +118,7 @@ def cuts_what_others_run(world: World, ref: FunctionRef, facts: FunctionFacts) -
     gives, or hands it to callers that do: a method of an object that is no module, too."""
     cuts = not facts.names.isdisjoint(CUTS)
     runs = any(
-        callee != ref and world.memoize(runs_a_network, (callee, CALLS_DEEP))
+        callee != ref and runs_a_network(world, callee, CALLS_DEEP)
         for call in calls_by_meaning(facts, loops_alone=cuts)
         for callee in callees(world, ref, call).refs
     )
@@ -128,20 +127,18 @@ def cuts_what_others_run(world: World, ref: FunctionRef, facts: FunctionFacts) -
     return any(not world.facts(caller.ref).names.isdisjoint(CUTS) for caller in world.project.callers(ref).calls)
 
 
-def runs_a_network(world: World, asked: tuple[FunctionRef, int]) -> bool:
+@memoized
+def runs_a_network(world: World, ref: FunctionRef, depth: int) -> bool:
     """Whether a function that is no method of a module and cuts nothing off calls what is known for a module, itself or in a function of
     the project, over as many calls."""
-    ref, depth = asked
     facts = world.facts(ref)
-    if not facts.names.isdisjoint(CUTS) or (
-        facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
-    ):
+    if not facts.names.isdisjoint(CUTS) or (world.is_of_module(ref) is not False):
         return False
     called = calls_by_meaning(facts)
     if any(is_network(world, ref, call, by_name=False) for call in called):
         return True
     return depth > 0 and any(
-        callee != ref and world.memoize(runs_a_network, (callee, depth - 1))
+        callee != ref and runs_a_network(world, callee, depth - 1)
         for call in called
         for callee in callees(world, ref, call).refs
     )
@@ -195,19 +192,15 @@ def has_one_of_everything(world: World, ref: FunctionRef, callee: str, by_name: 
     receiver, _, name = callee.rpartition(".")
     cls = world.project.class_of(ref.path, ref.qualname, receiver)
     if cls is None and by_name and purpose.may_be_network(receiver):
-        named = world.methods_named(name)
+        named = world.project.methods_named(name)
         return bool(named) and all(is_of_module(world, each) for each in named)
     return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
 
 
 def is_of_module(world: World, ref: FunctionRef) -> bool:
     """Whether a function is a method of what may be a module, called on an object of it."""
-    header = world.header(ref)
-    if not header.owner or ref.qualname.endswith(".__init__"):
-        return False
-    if any(use.callee in ("classmethod", "staticmethod") for use in header.decorators):
-        return False
-    return world.is_module_class(ClassRef(ref.path, header.owner)) is not False
+    without_object = any(use.callee in ("classmethod", "staticmethod") for use in world.header(ref).decorators)
+    return not (without_object or ref.qualname.endswith(".__init__")) and world.is_of_module(ref) is not False
 
 
 def makes_module(world: World, ref: FunctionRef, text: str) -> bool:
@@ -263,17 +256,14 @@ def makes_batches(world: World, cls: ClassRef | str | None) -> bool:
     return any(isinstance(base, str) and TORCH.class_kind(base) is ClassKind.LOADER for base in above)
 
 
+@memoized
 def mentions_devices(world: World, ref: FunctionRef) -> bool:
     """Whether the function or its class mentions devices at all: on the CPU nothing piles up on one."""
-    return world.memoize(_mentions_devices, ref)
-
-
-def _mentions_devices(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     prefix = (facts.owner or facts.qualname) + "."
     return any(
         other.names & DEVICE_WORDS and (other.qualname == facts.qualname or other.qualname.startswith(prefix))
-        for other in world.within(ref.path, prefix[:-1])
+        for other in world.project.within(ref.path, prefix[:-1])
     )
 
 
@@ -311,20 +301,17 @@ def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:
     return False
 
 
+@memoized
 def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = CALLS_DEEP) -> bool:
     """Whether the function, or a function of the project that it calls, has one of the words."""
     if any(facts.names & words for _, facts in family(world, ref)):
         return True
     return depth > 0 and any(
-        callee != ref and world.memoize(_reaches, (callee, words, depth - 1))
+        callee != ref and reaches(world, callee, words, depth - 1)
         for each, facts in family(world, ref)
         for call in facts.calls
         for callee in callees(world, each, call).refs
     )
-
-
-def _reaches(world: World, asked: tuple[FunctionRef, frozenset[str], int]) -> bool:
-    return reaches(world, *asked)
 
 
 def is_move(call: CallFact) -> bool:
@@ -382,6 +369,7 @@ def moves_something(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> 
     return False
 
 
+@memoized
 def back_propagates(world: World, ref: FunctionRef) -> bool:
     """Whether the function, or one that it calls, back-propagates."""
     return reaches(world, ref, BACKWARD)
@@ -391,7 +379,7 @@ def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
     """Whether something that the function calls in a loop back-propagates, wherever it stands: the iterations are training
     steps."""
     return any(
-        callee != ref and world.memoize(back_propagates, callee)
+        callee != ref and back_propagates(world, callee)
         for each, facts in family(world, ref)
         for call in facts.calls
         if call.loops
@@ -399,6 +387,7 @@ def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
     )
 
 
+@memoized
 def runs_steps(world: World, ref: FunctionRef) -> bool:
     """Whether the function trains or evaluates in a loop of its own: it back-propagates, or what it calls there is a module."""
     if stores_in_loop(world, ref) and back_propagates(world, ref):
@@ -412,7 +401,7 @@ def runs_steps(world: World, ref: FunctionRef) -> bool:
 
 def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
     """The function and those inside it."""
-    for facts in world.within(ref.path, ref.qualname):
+    for facts in world.project.within(ref.path, ref.qualname):
         yield FunctionRef(ref.path, facts.qualname), facts
 
 
@@ -424,8 +413,7 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """
     if facts.names & RUN_WHAT_THEY_GET:
         return True
-    owner = world.header(world.outermost(ref)).owner
-    cls = ClassRef(ref.path, owner) if owner else None
+    cls = world.class_of_method(world.outermost(ref))
     return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
 
 

@@ -141,9 +141,8 @@ def map_(m: Machine, call: Call, state: State) -> Value:
     if len(call.positional) < 2:
         return UNKNOWN
     items = [iterate(m, v, call.node, state) for v in call.positional[1:]]
-    out = EMPTY
-    for atom in sorted_atoms(call.positional[0]):
-        out = join(out, call_atom(m, atom, call.given(items, call.exprs[1:]), state))
+    given = call.given(items, call.exprs[1:])
+    out = join_all(call_atom(m, atom, given, state) for atom in sorted_atoms(call.positional[0]))
     return generator_of(m, out or UNKNOWN, call, state, "map")
 
 
@@ -186,7 +185,7 @@ def add(m: Machine, call: Call, state: State) -> Value:
 def run_text(m: Machine, call: Call, state: State) -> Value:
     """``exec(open("config.py").read())`` at module level: it may give any variable of the module another value than a constant that stands
     in the file."""
-    if m.frame_closure[m.frame].ref.qualname == MODULE:
+    if m.ref.qualname == MODULE:
         for place, value in [*state.vars.items()]:
             if place[0] == m.frame and all(type(atom) is Const for atom in value):
                 state.vars[place] = join(value, UNKNOWN)

@@ -68,7 +68,6 @@ from torchmemlint.semantics.state import (
     handles,
     hints_of,
     is_none,
-    join,
     join_all,
     sorted_atoms,
     truth,
@@ -80,8 +79,6 @@ FORWARD = TORCH.words["forward"]
 HOOKS = TORCH.words["forward-hooks"]
 SAYS_MODULE = TORCH.words["sure-module-evidence"] | {"eval"}
 """Methods that say, called without arguments, that a variable holds a module."""
-MAKES_MODEL = TORCH.words["makes-model"]
-SUPER_GIVES_NOTHING = TORCH.words["super-gives-nothing"]
 TO_DEVICE = TORCH.words["to-device"]
 RECORDED_BY_NAME = TORCH.words["recorded-by-name"]
 """Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
@@ -105,10 +102,7 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
     callee = evaluate(m, func, state)
     call = evaluate_arguments(m, expr, state)
     hand_over(m, callee, "", call, state)
-    out = EMPTY
-    for atom in sorted_atoms(callee):
-        out = join(out, call_atom(m, atom, call, state))
-    return out or UNKNOWN
+    return join_all(call_atom(m, atom, call, state) for atom in sorted_atoms(callee)) or UNKNOWN
 
 
 def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Value:
@@ -129,10 +123,7 @@ def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Va
         m.record.flags.add(RecordFlag.DEVICE)
     if func.name in RECORDED_BY_NAME:
         record_by_name(m, func, receiver, call, state)
-    out = EMPTY
-    for atom in sorted_atoms(receiver):
-        out = join(out, call_method(m, atom, func.name, call, state))
-    return out or UNKNOWN
+    return join_all(call_method(m, atom, func.name, call, state) for atom in sorted_atoms(receiver)) or UNKNOWN
 
 
 def hand_over(m: Machine, receiver: Value, method: str, call: Call, state: State) -> None:
@@ -229,7 +220,7 @@ def sets_unnamed(world: World, info: ObjInfo) -> bool:
     if info.kind is not Kind.INSTANCE or not isinstance(info.cls, ClassRef):
         return False
     bases = [base for base in world.project.mro(info.cls) if isinstance(base, ClassRef)]
-    return any("setattr" in facts.names for base in bases for facts in world.within(base.path, base.qualname))
+    return any("setattr" in facts.names for base in bases for facts in world.project.within(base.path, base.qualname))
 
 
 def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
@@ -248,7 +239,7 @@ def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
                 return call_atom(m, key_atom, call, state)
     if name in FORWARD and oids and m.heap[oids[0]].kind in (Kind.MODULE, Kind.SELF):
         return run_forward(m, oids[0], call, state, "super().forward")
-    if name in SUPER_GIVES_NOTHING:
+    if name in TORCH.words["super-gives-nothing"]:
         return NONE
     return call_opaque(m, f"super().{name}", call, state)
 
@@ -280,10 +271,7 @@ def call_known_object(m: Machine, atom: Obj, call: Call, state: State) -> Value:
 
 @handles(CALLEES, Method)
 def call_taken_method(m: Machine, atom: Method, call: Call, state: State) -> Value:
-    out = EMPTY
-    for receiver in sorted_atoms(atom.receiver):
-        out = join(out, call_method(m, receiver, atom.name, call, state))
-    return out
+    return join_all(call_method(m, receiver, atom.name, call, state) for receiver in sorted_atoms(atom.receiver))
 
 
 @handles(CALLEES, Tensor, Unknown)
@@ -313,10 +301,7 @@ def call_tuple(m: Machine, atom: Tuple, call: Call, state: State) -> Value:
 @handles(METHODS, Ext)
 def method_outside(m: Machine, atom: Ext, name: str, call: Call, state: State) -> Value:
     value = named(m, f"{atom.name}.{name}", m.path, name)
-    out = EMPTY
-    for inner in sorted_atoms(value):
-        out = join(out, call_atom(m, inner, call, state))
-    return out
+    return join_all(call_atom(m, inner, call, state) for inner in sorted_atoms(value))
 
 
 @handles(METHODS, Obj)
@@ -356,7 +341,7 @@ def class_method(m: Machine, cls: ClassRef, name: str, call: Call, state: State)
         return call_atom(m, atom, call, state)
     if name == "apply" and m.world.project.is_subclass(cls, TORCH.names["autograd-function"]):
         return arithmetic(m, call.all(), call.node, state)
-    if name in MAKES_MODEL and m.world.is_module_class(cls):
+    if name in TORCH.words["makes-model"] and m.world.is_module_class(cls):
         return frozenset((Obj(m.allocate(Kind.MODULE, call.node, text_of(call.func), cls)),))
     return call_opaque(m, text_of(call.func), call, state)
 

@@ -81,7 +81,7 @@ def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
         replaces = info.external
         for atom in value:
             if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
-                copy_contents(m, atom.oid, oid, state)
+                copy_contents(atom.oid, oid, state)
                 replaces |= value == frozenset((atom,)) and has_names_alone(atom.oid, state)
                 value = join_all(m.contents(atom.oid, state))
         store_in(m, oid, text, StoreKind.ITEM, value, call.node, INSIDE, state, keyed=True, constant_key=replaces)
@@ -127,7 +127,7 @@ def copied(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     """``values`` and ``copy``."""
     info = m.heap[oid]
     result = m.allocate(Kind.LIST if name == "values" else info.kind, call.node, info.name)
-    copy_contents(m, oid, result, state)
+    copy_contents(oid, result, state)
     if oid in m.element_classes and not m.contents(oid, state):
         state.vars[result, ELEMENTS] = thing_element(m, oid, None)
     return frozenset((Obj(result),))

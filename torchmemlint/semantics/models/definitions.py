@@ -31,7 +31,7 @@ def run_definition(m: Machine, statement: ir.FunctionDef, state: State) -> State
     closure = m.frame_closure[m.frame]
     key = m.closure(function, closure.lowered, FunctionRef(closure.ref.path, function.qualname), m.frame, closure.owner)
     for decorator in function.decorators:
-        check_decorator(m, decorator, function, statement.node, state)
+        check_decorator(m, decorator, function, state)
         if registers(m, decorator):
             m.handed[key] = Handed(decorator.node, text_of(decorator), m.snapshots.keep(state))
             m.record.handed.add(m.closures[key].ref)
@@ -43,12 +43,11 @@ def run_definition(m: Machine, statement: ir.FunctionDef, state: State) -> State
 def registers(m: Machine, decorator: ir.Expr) -> bool:
     """Whether a decorator hands the function to a server or a command line, which calls it when it is asked to."""
     callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
-    ref = m.frame_closure[m.frame].ref
-    name = m.world.project.outside(ref.path, ref.qualname, callee) if "." in callee else None
+    name = m.world.project.outside(m.path, m.ref.qualname, callee) if "." in callee else None
     return name is not None and name.partition(".")[0] in TORCH.servers
 
 
-def check_decorator(m: Machine, decorator: ir.Expr, function: ir.Function, node: int, state: State) -> None:
+def check_decorator(m: Machine, decorator: ir.Expr, function: ir.Function, state: State) -> None:
     callee = decorator.func if isinstance(decorator, ir.Call) else decorator
     for atom in evaluate(m, callee, state) if dotted(callee) else ():
         if type(atom) is Ext and atom.name in TORCH.renamed:

@@ -85,7 +85,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str, by_me
     m.record.flags.add(RecordFlag.FORWARD)
     hold_loaded(m, state)
     if training is None:
-        training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
+        training = m.world.training_of(m.ref, info.name)
     if state.mode is Mode.OFF:
         cut(m, graphs, call)
         return forward_without_grad(m, oid, cls, call, inner, state, text)
@@ -133,7 +133,7 @@ def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
         return None
     if decorated_mode(m, own) is Mode.OFF:
         return FREE_TENSOR
-    if not BACKWARD.isdisjoint(m.world.facts(own).names) and m.world.memoize(back_propagates, own):
+    if not BACKWARD.isdisjoint(m.world.facts(own).names) and back_propagates(m.world, own):
         return UNKNOWN
     if m.world.facts(own).names & TO_INDICES and only_indices(m.result_of(own, Mode.OFF)):
         return tensor(flags=INTEGER)

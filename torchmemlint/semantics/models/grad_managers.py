@@ -8,17 +8,14 @@ from torchmemlint.semantics.state import Call, Func, Kind, Machine, Mode, Obj, S
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-GRAD_MODE = TORCH.names["grad-mode"]
-INFERENCE_MODE = TORCH.names["inference-mode"]
-
 
 def grad_manager(m: Machine, name: str, effect: Effect, call: Call, state: State) -> Value:
     """``no_grad()`` and its kin used as a value: what a ``with`` or a decorator makes of it. ``set_grad_enabled`` acts at
     once, as torch's does."""
     if effect is Effect.GRAD_OFF and call.positional and type(next(iter(call.positional[0]), None)) is Func:
         return call.positional[0]
-    if effect is Effect.GRAD_SET or name.endswith(INFERENCE_MODE):
-        value = call.get(0, GRAD_MODE)
+    if effect is Effect.GRAD_SET or name.endswith(TORCH.names["inference-mode"]):
+        value = call.get(0, TORCH.names["grad-mode"])
         if value is None:
             known: bool | None = effect is Effect.GRAD_SET
         else:

@@ -54,7 +54,6 @@ VOLATILE = TORCH.names["volatile"]
 GRADIENT_FLAG = TORCH.names["gradient-flag"]
 ARRAY_LIBRARIES = TORCH.words["array-libraries"]
 """Top packages whose functions take arrays: a tensor that they are given is turned into one."""
-STDLIB_WITH_VALUES = TORCH.words["stdlib-with-values"]
 
 PARALLEL = TORCH.words["parallel"]
 """Last names of modules that run the one module which they are given, on several devices."""
@@ -125,7 +124,7 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
 def plain_result(m: Machine, name: str, call: Call, state: State) -> Value | None:
     """What a function of a package gives, or a method of its class (``gym.Env.step``), whose values have no graph; None for others."""
     root = name.partition(".")[0]
-    if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
+    if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in TORCH.words["stdlib-with-values"]):
         gids = [m.whole(v, state)[0] for v in call.all()]
         m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
         return PLAIN

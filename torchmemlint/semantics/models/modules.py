@@ -41,6 +41,7 @@ from torchmemlint.semantics.state import (
     World,
     const,
     join_all,
+    memoized,
     only_free,
     only_indices,
     truth,
@@ -61,7 +62,6 @@ DRAWING = TORCH.words["draws"]
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
-PLAIN_BASES = TORCH.words["plain-bases"]
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
 MAKES_NEW = TORCH.words["makes-new"]
@@ -117,7 +117,7 @@ def freeze_what_is_given(m: Machine, cls: ClassRef, call: Call, state: State) ->
 def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> list[Value]:
     """The arguments of a constructor, less those that it does nothing with but put them into an attribute: these are kept there."""
     init = m.world.project.method(cls, "__init__")
-    stored = m.world.memoize(stored_parameters, init) if init is not None and not call.more else {}
+    stored = stored_parameters(m.world, init) if init is not None and not call.more else {}
     if init is None or not stored:
         return call.all()
     params = [param.name for param in m.world.header(init).params[1:] if param.kind is ParamKind.POSITIONAL]
@@ -128,15 +128,16 @@ def handed_in(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -> 
     return [value for name, value in given if name not in stored] + call.positional[len(params) :]
 
 
+@memoized
 def stored_parameters(world: World, init: FunctionRef) -> dict[str, str]:
     """The parameters of a constructor that it does nothing with but put them into an attribute, each with that."""
-    found = world.function(init)
-    if found is None or not found[0].params:
+    found = world.ir_of(init)
+    if found is None or not found.params:
         return {}
-    uses = Counter(part.id for part in nodes_of(found[0].body) if isinstance(part, ir.Name))
-    own, names = found[0].params[0].name, {param.name for param in found[0].params[1:]}
+    uses = Counter(part.id for part in nodes_of(found.body) if isinstance(part, ir.Name))
+    own, names = found.params[0].name, {param.name for param in found.params[1:]}
     stored: dict[str, str] = {}
-    for statement in found[0].body:
+    for statement in found.body:
         match statement:
             case ir.Assign(targets=[ir.Attr(value=ir.Name(id=holder), name=attr)], value=ir.Name(id=name)) if holder == own:
                 if name in names and uses[name] == 1:
@@ -152,7 +153,7 @@ def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -
         return False
     given = dict(call.keywords)
     mro = project.mro(cls)
-    plain = all(isinstance(base, ClassRef) or base.partition(".")[0] in PLAIN_BASES for base in mro)
+    plain = all(isinstance(base, ClassRef) or base.partition(".")[0] in TORCH.words["plain-bases"] for base in mro)
     if plain:
         own = [base for base in reversed(mro) if isinstance(base, ClassRef)]
         facts = [fact for base in own for fact in project.attrs(base)]
@@ -168,7 +169,7 @@ def keep_fields(m: Machine, oid: int, cls: ClassRef, call: Call, state: State) -
 def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
     """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
     given. With a state ``frozen_in``, those that come in may be frozen there."""
-    needed = parametric(m.world, cls, exact=True)
+    needed = parametric(m.world, cls, True)
     init = m.world.project.method(cls, "__init__") if needed else None
     if not needed or init is None or call.more:
         return needed == frozenset()
@@ -236,7 +237,7 @@ def gives_indices(m: Machine, name: str, call: Call) -> bool:
 def trains_itself(m: Machine, name: str, call: Call) -> bool:
     """Whether every method of the project that a call on a module of unknown class may mean back-propagates by itself."""
     found = methods_meant(m, name, call)
-    return bool(found) and all(m.world.memoize(back_propagates, ref) for ref in found)
+    return bool(found) and all(back_propagates(m.world, ref) for ref in found)
 
 
 def gives_data(m: Machine, name: str, call: Call) -> bool:
@@ -258,7 +259,7 @@ def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
 def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
     """The methods of the project that a call on a module of unknown class may mean; none where they are too many."""
     shape = call.shape
-    found = [ref for ref in m.world.methods_named(name) if shape.fits(m.world.header(ref).params)]
+    found = [ref for ref in m.world.project.methods_named(name) if shape.fits(m.world.header(ref).params)]
     return found if len(found) <= MAX_METHODS and not call.more else []
 
 
@@ -277,7 +278,8 @@ def is_guarded(m: Machine, known: GuardedMethod, call: Call) -> bool:
         return False
     if not known.keywords and not known.package:
         return True
-    return bool(known.keywords & call.keywords.keys()) or m.world.imports_package(m.path, known.package)
+    imported = (target.partition(".")[0] for _, target in m.world.project.imports(m.path))
+    return bool(known.keywords & call.keywords.keys()) or known.package in imported
 
 
 def me_or_plain(oid: int, effect: ModuleEffect) -> Value:

@@ -51,7 +51,6 @@ from torchmemlint.semantics.models.unknown_objects import (
 from torchmemlint.semantics.state import (
     CONTAINERS,
     ELEMENTS,
-    EMPTY,
     FREE_TENSOR,
     INTEGER,
     NONE,
@@ -78,7 +77,6 @@ from torchmemlint.semantics.state import (
     const,
     does_nothing,
     hints_of,
-    join,
     join_all,
     sorted_atoms,
     tensor,
@@ -147,7 +145,7 @@ def called_by_its_arguments(m: Machine, call: Call) -> ClassRef | None:
     names = tuple(expr.id for expr in call.exprs if isinstance(expr, ir.Name))
     if len(names) < LEAST_NAMES or len(names) != len(call.exprs) or call.keywords or call.more:
         return None
-    return m.world.memoize(callable_with, names)
+    return callable_with(m.world, names)
 
 
 LEAST_NAMES = 2
@@ -242,10 +240,7 @@ def method_of_kind(m: Machine, oid: int, name: str, call: Call, state: State) ->
 
 
 def call_each(m: Machine, callee: Value, call: Call, state: State) -> Value:
-    out = EMPTY
-    for atom in sorted_atoms(callee):
-        out = join(out, call_atom(m, atom, call, state))
-    return out
+    return join_all(call_atom(m, atom, call, state) for atom in sorted_atoms(callee))
 
 
 def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, state: State) -> Value | None:
@@ -307,7 +302,7 @@ def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) 
     if name in TORCH.part_methods:
         return frozenset((Obj(oid),))
     if name in FORWARD or runs_it(m, name, effect, call):
-        if guards_itself(m.world, name, call):
+        if guards_itself(m.world, name, call.shape):
             return guarded_result(m, name, call)
         other = None if name in FORWARD else gives_no_forward(m, name, call, state)
         if other is not None:
@@ -322,7 +317,7 @@ def runs_it(m: Machine, name: str, effect: ModuleEffect | None, call: Call) -> b
         effect is None
         and name not in DICT_METHODS
         and bool(call.all() or name in DRAWING)  # what is given nothing has nothing to run on
-        and bool(purpose.RUNS_MODEL.match(name) or m.world.is_attribute_only(name))
+        and bool(purpose.RUNS_MODEL.match(name) or m.world.project.is_attribute_only(name))
     )
 
 
@@ -424,7 +419,7 @@ def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> N
 def freezes_all(m: Machine, oid: int) -> bool:
     """Whether ``freeze()`` of an object is no method of the project, which may freeze a part, but Lightning's or the like."""
     kind = m.heap[oid].kind
-    return kind in (Kind.SELF, Kind.MODULE) or (kind is Kind.THING and not m.world.methods_named("freeze"))
+    return kind in (Kind.SELF, Kind.MODULE) or (kind is Kind.THING and not m.world.project.methods_named("freeze"))
 
 
 def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, state: State) -> Value:

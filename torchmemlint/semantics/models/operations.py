@@ -74,14 +74,12 @@ from torchmemlint.torch_facts.words import Effect
 
 GRADIENT_FLAG = TORCH.names["gradient-flag"]
 DETACH = TORCH.names["detach"]
-COPIES_INTO = TORCH.names["copies-into"]
 PLACE = TORCH.names["place"]
 ON_HOST = TORCH.names["host"]
 CUDA_MAKERS = f"torch.{TORCH.names['cuda']}."
 HOST_ARRAYS = f"{TORCH.names['host-arrays']}."
 TAKING = TORCH.words["takes-elements"]
 """Tensor methods whose result has the type of numbers that the receiver has."""
-REDUCTIONS = TORCH.words["reductions"]
 SCALING_METHODS = TORCH.words["scales-in-place"]
 """Tensor methods that scale their receiver in place."""
 ACCUMULATING_METHODS = TORCH.words["accumulates-in-place"]
@@ -101,8 +99,6 @@ CUT_FLOATS = TORCH.words["cut-floats"]
 SHARE_VALUES = TORCH.words["shares-values"]
 """Functions without a graph whose result shares storage with what they are given."""
 COPIES_VALUES = TORCH.words["copies-values"]
-ALIASES_A_TENSOR = TORCH.words["aliases-a-tensor"]
-FLATTENS = TORCH.words["flattens"]
 RESHAPES = TORCH.words["reshapes"]
 
 OF_TENSORS = frozenset({Effect.KEEP, Effect.LOSS, Effect.VIEW, Effect.CUT, Effect.MIXED_MAX})
@@ -229,7 +225,7 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
         if reduction is None or only_const(reduction) != Const("none", "str"):
             return with_flags_set(result, SCALAR)
     if (
-        op.last in REDUCTIONS
+        op.last in TORCH.words["reductions"]
         and len(call.positional) == op.first
         and not TORCH.words["dimension-arguments"] & call.keywords.keys()
     ):
@@ -241,7 +237,7 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
 @has_effect(Effect.VIEW)
 def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
-        if op.last in ALIASES_A_TENSOR:
+        if op.last in TORCH.words["aliases-a-tensor"]:
             return alias_or_copy(m, op, call, state)
         result = keep(m, op, call, state)
         return with_flags(result, VIEW) if op.name in SMALL_VIEWS else result
@@ -313,7 +309,7 @@ def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
     if op.name in ACCUMULATING_METHODS:
         term = call.exprs[0].node if call.exprs else -1
         accumulate_into(m, target, "+=", value, added, state, call.node, term)
-    elif op.name == COPIES_INTO:
+    elif op.name == TORCH.names["copies-into"]:
         assign(m, target, arithmetic(m, call.all(), call.node, state), state, call.node)
     elif isinstance(target, (ir.Name, ir.Attr, ir.Subscript)) and any(map(graphs_of, call.all())):
         assign(m, target, value, state, call.node)  # `embeds.masked_scatter_(mask, features)`
@@ -419,7 +415,7 @@ def run_backward(m: Machine, op: Operation, call: Call, state: State) -> Value:
 
 def is_column(name: str, values: list[Value]) -> bool:
     """Whether a tensor is made one-dimensional: ``flatten()``, ``view(-1)``."""
-    if name in FLATTENS:
+    if name in TORCH.words["flattens"]:
         return not values
     return name in RESHAPES and [only_const(v) for v in values] == [Const(-1, "int")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted, text_of
 from torchmemlint.semantics.identity import INPUT_GRAD, option_of, want, want_in_place
@@ -84,7 +83,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     run_engine(m, "" if real else name, call, state)
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
-    if m.world.memoize(give_plain_values, name):  # of an object that only looked like a tensor
+    if give_plain_values(m.world, name):  # of an object that only looked like a tensor
         return plain_result(m, me, name, call, state)
     if name == "eval" and not real and not call.all():
         return evaluated_module(m, atom, call, state)
@@ -197,11 +196,10 @@ def cannot_carry_graph(atom: Atom) -> bool:
 def is_for_the_host(m: Machine, call: Call) -> bool:
     """Whether the place that a tensor is moved to is an attribute that is the CPU in every object that visible code makes."""
     place = call.exprs[0] if call.exprs else None
-    ref = m.frame_closure[m.frame].ref
-    owner = m.world.header(ref).owner
-    if not owner or not isinstance(place, ir.Attr) or dotted(place) != f"self.{place.name}":
+    cls = m.world.class_of_method(m.ref)
+    if cls is None or not isinstance(place, ir.Attr) or dotted(place) != f"self.{place.name}":
         return False
-    return option_of(m.world, ClassRef(ref.path, owner), place.name) == repr(ON_HOST)
+    return option_of(m.world, cls, place.name) == repr(ON_HOST)
 
 
 @has_effect(Effect.DEVICE)

@@ -10,7 +10,6 @@ from torchmemlint.semantics.models.grad_managers import grad_manager, make_manag
 from torchmemlint.semantics.models.operations import Operation, has_effect, keep
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.state import (
-    EMPTY,
     FREE_TENSOR,
     NONE,
     NOTHING,
@@ -30,7 +29,6 @@ from torchmemlint.semantics.state import (
     Value,
     call_atom,
     const,
-    join,
     join_all,
     sorted_atoms,
     tensor,
@@ -50,11 +48,8 @@ def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if not call.positional:
         return keep(m, op, call, state)
     rest = call.without_first()
-    out = EMPTY
-    for atom in sorted_atoms(call.positional[0]):
-        if type(atom) in (Func, Obj, Cls):
-            out = join(out, call_atom(m, atom, rest, state))
-    return out or call_opaque(m, op.name, call, state)
+    called = [atom for atom in sorted_atoms(call.positional[0]) if type(atom) in (Func, Obj, Cls)]
+    return join_all(call_atom(m, atom, rest, state) for atom in called) or call_opaque(m, op.name, call, state)
 
 
 @has_effect(Effect.LEAF)

@@ -63,6 +63,7 @@ from torchmemlint.semantics.state import (
     is_number,
     is_text,
     join_all,
+    memoized,
     only_const,
     tensor,
 )
@@ -142,7 +143,7 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
     """What a call that is not visible returns, if the last part of its name shows that; else None."""
     values = call.all()
     for name in dict.fromkeys((last, *methods_kept(m, call, oid))) if oid >= 0 else ():
-        if name not in TORCH.words["forward"] and guards_itself(m.world, name, call):
+        if name not in TORCH.words["forward"] and guards_itself(m.world, name, call.shape):
             cut_all(m, call, state, "no_grad")
             return guarded_result(m, name, call)
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
@@ -174,9 +175,7 @@ def methods_kept(m: Machine, call: Call, oid: int) -> Iterator[str]:
         yield name
     if owner != "self":
         return
-    ref = m.frame_closure[m.frame].ref
-    cls = m.world.header(ref).owner
-    for fact, _ in m.world.project.attr(ClassRef(ref.path, cls), name) if cls else ():
+    for fact, _ in m.world.assigned(m.ref, f"self.{name}"):
         if fact.kind is AttrKind.NAME and "." in fact.value:
             yield fact.value.rpartition(".")[2]
 
@@ -199,7 +198,7 @@ def guarded_result(m: Machine, name: str, call: Call) -> Value:
 
 def gives_an_output(m: Machine, ref: FunctionRef) -> bool:
     """Whether a method is a module's and returns a network's output, on the device."""
-    if not m.world.is_module_class(ClassRef(ref.path, m.world.header(ref).owner)):
+    if not m.world.is_of_module(ref):
         return False
     given = m.result_of(ref, Mode.OFF)
     return bool(given) and all(map(is_output, given))
@@ -209,7 +208,7 @@ def handed_output(m: Machine) -> tuple[int, Value] | None:
     """The position of the root's parameter in which a framework hands it what a network gave, and what that is; None where there is none,
     or where the step of a visible module gives something else."""
     handed = m.world.as_overriding(m.record.root, TORCH.handed_outputs)
-    if handed is None or not all(gives_an_output(m, ref) for ref in m.world.methods_named(handed.step)):
+    if handed is None or not all(gives_an_output(m, ref) for ref in m.world.project.methods_named(handed.step)):
         return None
     number = m.number("graph", "handed", m.frame)
     m.record.forwards[number] = Graph(number, GraphKind.FORWARD, m.site(-1), handed.step, mode=Mode.OFF)
@@ -232,7 +231,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
     if oid in m.loaded and name in PARTS and call.positional:
         return thing_element(m, oid, only_const(call.positional[0]))
-    own = m.world.methods_named(name)
+    own = m.world.project.methods_named(name)
     known = torch_name(call.func)
     if known and call.all() and not own:
         return call_atom(m, Ext(known), call, state)
@@ -269,20 +268,20 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     """What no tensor has: a method, or a network that the object holds (``nets.generator(x)``), by the name where nothing else tells."""
     if is_method_of_builtin(m.heap[oid].cls, name) or is_method_of_text(m, name, call):
         return PLAIN
-    if name not in COMMON_METHODS and guards_itself(m.world, name, call):
+    if name not in COMMON_METHODS and guards_itself(m.world, name, call.shape):
         return guarded_result(m, name, call)
-    if name in TORCH.part_methods and not call.all() and not m.world.methods_named(name):
+    if name in TORCH.part_methods and not call.all() and not m.world.project.methods_named(name):
         return frozenset((Obj(oid),))
     if name == STEPS and (not call.positional or is_given_an_optimizer(m, call)):
         record_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
-    if m.world.memoize(give_plain_values, name) and not is_given_from_outside(m, oid):
+    if give_plain_values(m.world, name) and not is_given_from_outside(m, oid):
         return plain_result(m, frozenset((Obj(oid),)), name, call, state)
     methods = methods_meant_by(m, name, call)
     if methods and not is_given_from_outside(m, oid):
         return call_methods(m, methods, m.heap[oid].name, (oid, "as"), call, state)
     if name not in HANDS_OUT and is_given_text(m, call) and not any(m.whole(value, state)[0] for value in call.all()):
         return UNKNOWN  # a setting that is asked for by its name: a network is given tensors
-    held = m.world.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.methods_named(name))
+    held = m.world.project.is_attribute_only(name) or (purpose.may_be_network(name) and not m.world.project.methods_named(name))
     runs = name not in TORCH.module_methods and held
     out = call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
     if runs and m.frozen_wherever(name):
@@ -317,7 +316,7 @@ def is_given_text(m: Machine, call: Call) -> bool:
     closure = m.frame_closure[m.frame]
     if type(first) is not ir.Name or first.id in closure.function.locals:
         return False
-    return first.id in m.world.memoize(texts_of_module, closure.ref.path)
+    return first.id in texts_of_module(m.world, closure.ref.path)
 
 
 def is_given_an_optimizer(m: Machine, call: Call) -> bool:
@@ -339,14 +338,14 @@ def freeze(m: Machine, out: Value, call: Call) -> None:
 
 def methods_meant_by(m: Machine, name: str, call: Call) -> tuple[FunctionRef, ...]:
     """The methods of the project that a call on an unknown object may run."""
-    return m.world.memoize(_methods_meant_by, (name, None if call.more else call.shape))
+    return _methods_meant_by(m.world, name, None if call.more else call.shape)
 
 
-def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[FunctionRef, ...]:
+@memoized
+def _methods_meant_by(world: World, name: str, shape: Shape | None) -> tuple[FunctionRef, ...]:
     """Of the methods of a name that take such arguments, the only one that does something, or a few that override one method;
     none where the name is everybody's."""
-    name, shape = asked
-    named = world.methods_named(name)
+    named = world.project.methods_named(name)
     if name in COMMON_METHODS or len(named) > MAX_NAMESAKES:
         return ()
     found = [ref for ref in named if shape is None or shape.fits(world.header(ref).params)]
@@ -356,10 +355,11 @@ def _methods_meant_by(world: World, asked: tuple[str, Shape | None]) -> tuple[Fu
     return doing if len(doing) == 1 or (related and len(doing) <= MAX_OVERRIDES) else ()
 
 
+@memoized
 def give_plain_values(world: World, name: str) -> bool:
     """Whether every method of the project that has a name says by its annotation that it gives numbers or words, or a container of them:
     ``def as_dict(self) -> dict[str, float]``."""
-    named = world.methods_named(name)
+    named = world.project.methods_named(name)
     if name in COMMON_METHODS or not 0 < len(named) <= MAX_NAMESAKES:
         return False
     return all(is_plain_name(world.header(ref).returns.rstrip("[]{}")) for ref in named)
@@ -393,7 +393,7 @@ def call_methods(
 
 def is_given_from_outside(m: Machine, oid: int) -> bool:
     """Whether an object is a parameter for which all calls give objects of other packages' classes."""
-    name, ref = m.heap[oid].name, m.frame_closure[m.frame].ref
+    name, ref = m.heap[oid].name, m.ref
     facts = m.world.facts(ref)  # of a lambda, those of the function around it
     if not name.isidentifier() or all(param.name != name for param in facts.params):
         return False

@@ -119,7 +119,7 @@ def _may_be_made_of_graphs(runs: Runs, record: Record, call: Graph) -> bool:
     """Whether one of the project's functions and methods that a call may mean gives what a network gives, or none is known."""
     at = record.frames[call.site.frame].ref
     found = runs.world.project.callees(at.path, at.qualname, call.what).refs
-    meant = sorted(found or runs.world.methods_named(call.what.rpartition(".")[2]))
+    meant = sorted(found or runs.world.project.methods_named(call.what.rpartition(".")[2]))
     known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_MEANT else []
     return not meant or len(known) < len(meant) or any(not records or _has_graph(records) for records in known)
 

@@ -21,6 +21,7 @@ from torchmemlint.semantics.state import (
     RunLimit,
     World,
     const,
+    memoized,
     new_machine,
 )
 from torchmemlint.torch_facts import TORCH
@@ -34,6 +35,7 @@ MAX_METHODS = 4
 """Methods of one name that are looked at: a name that many have says nothing."""
 
 
+@memoized
 def mentions_freezing(world: World, cls: ClassRef) -> bool:
     """Whether the ``__init__`` of a class, or a function that it calls, may freeze something by its words."""
     project = world.project
@@ -63,7 +65,7 @@ def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Mac
             if fact.const == "None":
                 continue
             ref = FunctionRef(holder.path, fact.method)
-            if not fact.method or fact.method.endswith("__init__") or not world.memoize(_may_freeze, ref):
+            if not fact.method or fact.method.endswith("__init__") or not _may_freeze(world, ref):
                 break
             methods.add(ref)
         else:
@@ -82,6 +84,7 @@ def _set_below(world: World, cls: ClassRef, name: str) -> Iterator[tuple[AttrFac
         yield from ((fact, below) for fact in world.project.attrs(below) if fact.name == name)
 
 
+@memoized
 def _may_freeze(world: World, ref: FunctionRef) -> bool:
     """Whether a method may freeze what it sets: by its own words, by a method that it calls on it, or by a function that it gives it to."""
     facts = world.facts(ref)
@@ -94,13 +97,10 @@ def _may_freeze(world: World, ref: FunctionRef) -> bool:
     return any(freezes_itself(world, name) for name in sorted(called))
 
 
+@memoized
 def freezes_itself(world: World, name: str) -> bool:
     """Whether the project has methods of that name, and all of them are of modules and freeze all that the module has."""
-    return world.memoize(_freezes_itself, name)
-
-
-def _freezes_itself(world: World, name: str) -> bool:
-    methods = world.methods_named(name)
+    methods = world.project.methods_named(name)
     if not 0 < len(methods) <= MAX_METHODS or not all(world.facts(ref).names & CHANGES_PARAMETERS for ref in methods):
         return False
     return all(_leaves_itself_frozen(world, ref) for ref in methods)
@@ -108,7 +108,7 @@ def _freezes_itself(world: World, name: str) -> bool:
 
 def _leaves_itself_frozen(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
-    if not facts.owner or len(facts.params) != 1 or not world.is_module_class(ClassRef(ref.path, facts.owner)):
+    if len(facts.params) != 1 or not world.is_of_module(ref):
         return False
     m = _run(world, ref, lambda ref: new_machine(world, ref, Mode.ON, Meter()))
     final = m.record.final if m is not None else None
@@ -124,8 +124,8 @@ def _run(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machin
         found = world.function(ref)
         if found is None:
             return None
-        m, owner = machine(ref), world.facts(ref).owner
-        run_root(m, *found, ClassRef(ref.path, owner) if owner else None)
+        m = machine(ref)
+        run_root(m, *found, world.class_of_method(ref))
     except (SourceError, RunLimit, RecursionError):
         return None
     return m

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, takewhile
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -45,6 +45,7 @@ from torchmemlint.semantics.state import (
     Tuple,
     Unknown,
     World,
+    memoized,
 )
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
@@ -219,7 +220,7 @@ def _is_again(runs: Runs, record: Record, graph: Graph, call: Graph) -> bool:
     first = record.call_of(graph)
     if first.what != call.what or first.site.key == call.site.key or not call.parents:
         return False
-    meant = runs.world.methods_named(call.what.rpartition(".")[2])
+    meant = runs.world.project.methods_named(call.what.rpartition(".")[2])
     known = [runs.records(ref) for ref in meant if runs.root_of(ref) == ref] if len(meant) <= MAX_CALLERS else []
     return bool(known) and len(known) == len(meant) and not any(map(_leaves_a_graph, chain.from_iterable(known)))
 
@@ -295,10 +296,7 @@ def exclusive(first: Site, second: Site) -> bool:
 
 
 def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    count = 0
-    while count < min(len(left), len(right)) and left[count] == right[count]:
-        count += 1
-    return left[:count]
+    return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
 def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
@@ -454,13 +452,13 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
     if _class_goes_back(runs, keeper, record.root, name):
         return True
     return keeper != record.root and any(
-        runs.world.memoize(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
+        _goes_back_with(runs.world, path, owner, name) for path in {keeper.path, record.root.path}
     )
 
 
-def _goes_back_with(world: World, key: tuple[str, str, str]) -> bool:
+@memoized
+def _goes_back_with(world: World, path: str, owner: str, name: str) -> bool:
     """Whether a function of a file that is no method of a class reads an attribute of a name, and back-propagates."""
-    path, owner, name = key
     return any(
         facts.owner != owner and _says_backward(facts) and _reads_attribute(facts, name)
         for facts in world.project.module(path).functions
@@ -476,10 +474,9 @@ def _class_goes_back(runs: Runs, keeper: FunctionRef, seen: FunctionRef, name: s
     """Whether another method of the function's class, of its bases or of its subclasses reads an attribute, and another back-propagates
     anything, or is out of sight; but one whose backwards are looked at anyway."""
     project = runs.world.project
-    owner = runs.world.header(keeper).owner
-    if not owner:
+    own = runs.world.class_of_method(keeper)
+    if own is None:
         return True
-    own = ClassRef(keeper.path, owner)
     classes = [*project.mro(own), *project.subclasses(own)]
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True

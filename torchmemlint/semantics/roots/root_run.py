@@ -50,6 +50,7 @@ from torchmemlint.semantics.state import (
     World,
     const,
     join_states,
+    memoized,
     run_block,
     sorted_atoms,
 )
@@ -73,7 +74,7 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     state = State({}, mode, m.meter)
     bind_root(m, function, owner, state)
     for decorator in function.decorators:
-        check_decorator(m, decorator, function, decorator.node, state)
+        check_decorator(m, decorator, function, state)
     cached = [(d, cache) for d in function.decorators if (cache := cache_at(m, d)) is not None]
     m.weighs_evidence = m.weighs_evidence or bool(cached)
     given = {p.name: state.vars.get((m.frame, p.name), EMPTY) for p in function.params} if cached else {}
@@ -99,7 +100,7 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
 def cache_at(m: Machine, decorator: ir.Expr) -> CallableUse | None:
     """The cache of functools that a decorator of the root is, or hands it to."""
     callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
-    return m.world.memoize(cache_of, (m.record.root, callee))
+    return cache_of(m.world, m.record.root, callee)
 
 
 def note_cache(m: Machine, decorator: ir.Expr, cache: CallableUse, function: ir.Function, given: dict[str, Value]) -> None:
@@ -186,7 +187,7 @@ def root_parameter(m: Machine, param: ir.Param, is_network: bool, state: State) 
         return UNKNOWN
     if param.kind is ParamKind.VAR_KEYWORD:
         return frozenset((Obj(m.outside(Kind.DICT, param.name, None, key=("param", m.frame, param.name))),))
-    ref = m.frame_closure[m.frame].ref
+    ref = m.ref
     if ref.qualname.endswith(".__init__") and FREEZING_FLAG.search(param.name):
         known = constructed_with(m, ref, param.name)
         if known is not None:
@@ -199,8 +200,8 @@ def root_parameter(m: Machine, param: ir.Param, is_network: bool, state: State) 
         held = annotated_container(m, ref, param.name, param.name, ("param", m.frame, param.name), state)
         if held is not None:
             return held
-    if found is None and param.name in m.world.memoize(used_as_objects, ref):
-        found = module_given(m.world, ref, param.name) or m.world.memoize(callable_given, (ref, param.name))
+    if found is None and param.name in used_as_objects(m.world, ref):
+        found = module_given(m.world, ref, param.name) or callable_given(m.world, ref, param.name)
     classify(m, oid, found, param.name)
     if isinstance(found, ClassRef) and m.heap[oid].kind is Kind.MODULE and parametric(m.world, found) == frozenset():
         m.bare.add(oid)
@@ -216,6 +217,7 @@ def bind_maybe_frozen(m: Machine, me: int, owner: ClassRef, state: State) -> Non
             m.record.conditions[oid] = condition
 
 
+@memoized
 def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names under which a function calls something, or a method of it."""
     return frozenset(call.callee.partition(".")[0] for call in world.facts(ref).calls)

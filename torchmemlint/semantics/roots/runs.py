@@ -169,8 +169,7 @@ class Runs:
         if found is None:
             return []
         function, lowered = found
-        header = world.header(ref)
-        owner = ClassRef(ref.path, header.owner) if header.owner else None
+        owner = world.class_of_method(ref)
         mode = Mode.ON if ref.qualname == MODULE else Mode(start_mode(world, ref))
         meter = Meter()
         try:
@@ -204,9 +203,8 @@ class Runs:
             found = self.world.function(ref)
             if found is None:
                 return EMPTY
-            owner = self.world.header(ref).owner
             m = self._machine_alone(ref, mode)
-            return run_root(m, *found, ClassRef(ref.path, owner) if owner else None).result
+            return run_root(m, *found, self.world.class_of_method(ref)).result
         except (SourceError, RunLimit, RecursionError):
             return EMPTY
 
@@ -255,7 +253,7 @@ class Runs:
     def _find_frozen(self, cls: ClassRef) -> Freezing:
         init = self.world.project.method(cls, "__init__")
         found, maybe = set(), dict[str, Condition]()
-        if init is not None and self.world.memoize(mentions_freezing, cls):
+        if init is not None and mentions_freezing(self.world, cls):
             for record in self.records(init):
                 if record.final is None:
                     continue
@@ -321,10 +319,9 @@ class Runs:
 
     def _held_frozen(self, ref: FunctionRef, callee: str, depth: int) -> bool:
         """Whether what a call in a method constructs is held by an attribute that is left frozen."""
-        owner = self.world.header(ref).owner
-        if not owner:
+        cls = self.world.class_of_method(ref)
+        if cls is None:
             return False
-        cls = ClassRef(ref.path, owner)
         names = {
             attr.name for attr in self.world.project.attrs(cls) if attr.method == ref.qualname and attr.value == f"{callee}()"
         }
@@ -390,7 +387,7 @@ class Runs:
         from one call into the next is wanted where something else that the call gives is."""
         readers = readers_of_attribute(self.world, record.root, place)
         made = record.graphs[gid]
-        goes_round = made.site.frame == 0 and self.world.memoize(goes_only_into, (record.root, place, made.site.node))
+        goes_round = made.site.frame == 0 and goes_only_into(self.world, record.root, place, made.site.node)
         cuts: list[Sink] = []
         for reader in readers or ():
             if goes_round and reader == record.root:

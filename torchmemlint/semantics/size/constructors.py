@@ -28,7 +28,7 @@ from torchmemlint.semantics.size.constructor_values import (
     plain_value,
 )
 from torchmemlint.semantics.size.layers import Unbounded, entries_of, is_spatial, parameters_of_layer
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
@@ -55,10 +55,10 @@ class Returned(Exception):
         self.value = value
 
 
+@memoized_with_code
 def assignments(world: World, ref: FunctionRef) -> list[ir.Assign]:
     """The assignments of an outermost function, in order."""
-    found = world.function(ref)
-    return [] if found is None else [node for node in nodes_of(found[0].body) if isinstance(node, ir.Assign)]
+    return [node for node in nodes_of(world.body(ref)) if isinstance(node, ir.Assign)]
 
 
 class Constructor:
@@ -73,7 +73,7 @@ class Constructor:
 
     def bindings(self, ref: FunctionRef, text: str) -> list[ir.Expr]:
         """What a function assigns to a name or attribute, in order."""
-        assigned = self.world.memoize_of_function(assignments, self.world.outermost(ref))
+        assigned = assignments(self.world, self.world.outermost(ref))
         return [
             value for each in assigned for target in each.targets if (value := part_for(text, target, each.value)) is not None
         ]
@@ -120,7 +120,11 @@ class Constructor:
         test = self.value(statement.test, scope)
         if not isinstance(test, (UnknownPart, Symbol)):
             self.run(statement.then if test else statement.orelse, scope)
-            return
+        else:
+            self.undecided(statement, scope)
+
+    def undecided(self, statement: ir.If, scope: Environment) -> None:
+        """A branch whose test may come out either way."""
         before = dict(scope.names)
         self.returning(statement.then, scope)
         then, scope.names = scope.names, before
@@ -277,9 +281,7 @@ class Constructor:
         project = self.world.project
         paths = dict.fromkeys([scope.ref.path, *(ref.path for ref in project.functions_calling("parser.add_argument"))])
         for path in paths:
-            found = {
-                default for call in self.world.memoize(_options_of, path) if (default := default_of(call, name)) is not None
-            }
+            found = {default for call in _options_of(self.world, path) if (default := default_of(call, name)) is not None}
             if found:
                 (only,) = found if len(found) == 1 else ("",)
                 return plain_value(only)
@@ -406,7 +408,7 @@ class Constructor:
             if isinstance(each, str):
                 return self.outside(each, args, keywords)
             own = FunctionRef(each.path, f"{each.qualname}.__init__")
-            if self.world.function(own) is not None:
+            if self.world.ir_of(own) is not None:
                 return self.enter(own, args, keywords, me, cls)
         return None
 
@@ -512,6 +514,7 @@ def is_super(func: ir.Expr) -> bool:
     return isinstance(func, ir.Attr) and isinstance(func.value, ir.Call) and dotted(func.value.func) == "super"
 
 
+@memoized
 def _options_of(world: World, path: str) -> tuple[CallFact, ...]:
     """The calls in a file that may define an option."""
     calls = (call for facts in world.project.module(path).functions for call in facts.calls)

@@ -16,7 +16,7 @@ from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart
 from torchmemlint.semantics.size.constructors import MAX_DEPTH, UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
 from torchmemlint.semantics.size.weights import Counter
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -35,11 +35,12 @@ class TooLong(Exception):
     """The constructor takes more statements than are followed: what was counted so far stands."""
 
 
-def estimate_of(world: World, asked: tuple[FunctionRef, str]) -> int:
+@memoized
+def estimate_of(world: World, ref: FunctionRef, text: str) -> int:
     """About how many parameters the largest network has that a function calls by a name or attribute; 0 where nothing is known."""
     estimate = _Estimate(world)
     try:
-        return max(estimate.counts_of(*asked))
+        return max(estimate.counts_of(ref, text))
     except TooLong:
         return estimate.made
     except (*UNFOLLOWED, RecursionError):
@@ -91,11 +92,7 @@ class _Estimate(Counter):
         except UNFOLLOWED:
             return
 
-    def branch(self, statement: ir.If, scope: Environment) -> None:
-        test = self.value(statement.test, scope)
-        if not isinstance(test, (UnknownPart, Symbol)):
-            self.run(statement.then if test else statement.orelse, scope)
-            return
+    def undecided(self, statement: ir.If, scope: Environment) -> None:
         before, names, ends = self.made, scope.names, list[dict[str, object]]()
         most = before
         for body in (statement.then, statement.orelse):

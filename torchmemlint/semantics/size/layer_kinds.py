@@ -12,11 +12,11 @@ from collections.abc import Callable
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted
-from torchmemlint.semantics.size.constructor_values import Symbol, UnknownPart, flat
+from torchmemlint.semantics.size.constructor_values import UnknownPart, flat
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.size.layers import Unbounded
 from torchmemlint.semantics.size.weights import CONTAINERS, FORWARD, Counter, unwrapped
-from torchmemlint.semantics.state import World
+from torchmemlint.semantics.state import World, memoized
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
@@ -26,11 +26,13 @@ WIDE = 4096
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 13 MB."""
 
 
-def is_made_of_dense(world: World, asked: tuple[FunctionRef, str]) -> bool:
+@memoized
+def is_made_of_dense(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether every network that a function calls by a name or attribute has only linear layers, none known to be wide."""
-    return all(_layers_of(world, asked, DENSE, WIDE))
+    return all(_layers_of(world, ref, text, DENSE, WIDE))
 
 
+@memoized
 def is_class_of_dense(world: World, cls: ClassRef) -> bool:
     """Whether a class makes only linear layers, none known to be wide, whatever its constructor is given."""
     try:
@@ -39,15 +41,16 @@ def is_class_of_dense(world: World, cls: ClassRef) -> bool:
         return False
 
 
-def is_one_layer(world: World, asked: tuple[FunctionRef, str]) -> bool:
+@memoized
+def is_one_layer(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether every network that a function calls by a name or attribute has one linear or embedding layer, of any width."""
-    return set(_layers_of(world, asked, LONE, math.inf)) == {1}
+    return set(_layers_of(world, ref, text, LONE, math.inf)) == {1}
 
 
-def _layers_of(world: World, asked: tuple[FunctionRef, str], kinds: frozenset[str], widest: float) -> list[int]:
+def _layers_of(world: World, ref: FunctionRef, text: str, kinds: frozenset[str], widest: float) -> list[int]:
     """How many layers each network has; one 0 where one is not of these kinds, or is too wide."""
     try:
-        return _Layers(world, kinds, widest).counts_of(*asked)
+        return _Layers(world, kinds, widest).counts_of(ref, text)
     except (*UNFOLLOWED, RecursionError):
         return [0]
 
@@ -60,7 +63,7 @@ def attends(names: frozenset[str]) -> bool:
 
 def names_of_forward(world: World, cls: ClassRef) -> frozenset[str]:
     """The names in a class's forward, and in the methods of the class whose names these are; in all methods where it has no forward."""
-    methods = {facts.qualname.rpartition(".")[2]: facts.names for facts in world.within(cls.path, cls.qualname)}
+    methods = {facts.qualname.rpartition(".")[2]: facts.names for facts in world.project.within(cls.path, cls.qualname)}
     found = methods.pop(FORWARD, frozenset().union(*methods.values()))
     while called := found & methods.keys():
         found = found.union(*(methods.pop(name) for name in called))
@@ -90,11 +93,7 @@ class _Layers(Counter):
             raise Unbounded
         return super().instance(cls, args, keywords)
 
-    def branch(self, statement: ir.If, scope: Environment) -> None:
-        test = self.value(statement.test, scope)
-        if not isinstance(test, (UnknownPart, Symbol)):
-            self.run(statement.then if test else statement.orelse, scope)
-            return
+    def undecided(self, statement: ir.If, scope: Environment) -> None:
         ends = 0
         for body in (statement.then, statement.orelse):
             if any(isinstance(each, ir.Raise) for each in body):

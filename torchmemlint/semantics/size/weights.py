@@ -11,12 +11,11 @@ from torchmemlint.lower.written import dotted
 from torchmemlint.semantics.size.constructor_values import MOVES, UnknownPart
 from torchmemlint.semantics.size.constructors import UNFOLLOWED, Constructor, Environment
 from torchmemlint.semantics.size.layers import Unbounded
-from torchmemlint.semantics.state import MODULE, World
+from torchmemlint.semantics.state import MODULE, World, memoized, memoized_with_code
 from torchmemlint.torch_facts import TORCH
 
 MAX_CALLERS = 4
 """Calls that may give a network, each of which is followed."""
-WRAPPERS = TORCH.words["parallel"]
 CONTAINERS = TORCH.words["weightless-containers"]
 FORWARD = TORCH.names["forward"]
 """A network is run by its call, or by its method."""
@@ -39,18 +38,19 @@ class Sizes:
     visible: bool
 
 
-def sizes_of(world: World, asked: tuple[FunctionRef, str]) -> Sizes:
+@memoized
+def sizes_of(world: World, ref: FunctionRef, text: str) -> Sizes:
     """What is known of how large the network is that a function calls by a name or attribute."""
     counter = Counter(world)
     try:
-        return Sizes(Weights(max(counter.counts_of(*asked)), counter.spatial), True)
+        return Sizes(Weights(max(counter.counts_of(ref, text)), counter.spatial), True)
     except (*UNFOLLOWED, RecursionError):
         return Sizes(None, counter.steps > 0)
 
 
-def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
+def weights_of(world: World, ref: FunctionRef, text: str) -> Weights | None:
     """The weights of what a function calls by a name or attribute; None where they are not known."""
-    return world.memoize(sizes_of, asked).weights
+    return sizes_of(world, ref, text).weights
 
 
 class Counter(Constructor):
@@ -151,10 +151,10 @@ class Counter(Constructor):
         if not names:
             return False
         kept = {f"self.{attr.name}" for attr in project.attrs(cls) if attr.value.partition(".")[0] in names}
-        called = {call.callee for facts in self.world.within(cls.path, cls.qualname) for call in facts.calls}
+        called = {call.callee for facts in self.world.project.within(cls.path, cls.qualname) for call in facts.calls}
         if kept & called or kept & {".".join(text.split(".")[:2]) for text in called}:
             return True
-        return not names.isdisjoint(self.world.memoize_of_function(put_into_containers, init))
+        return not names.isdisjoint(put_into_containers(self.world, init))
 
     def is_parameter(self, ref: FunctionRef, text: str) -> bool:
         return text in {param.name for param in self.world.header(ref).params}
@@ -184,17 +184,17 @@ def unwrapped(value: ir.Expr) -> ir.Expr:
     while isinstance(value, ir.Call):
         if isinstance(value.func, ir.Attr) and value.func.name in MOVES:
             value = value.func.value
-        elif dotted(value.func).rpartition(".")[2] in WRAPPERS and value.args:
+        elif dotted(value.func).rpartition(".")[2] in TORCH.words["parallel"] and value.args:
             value = value.args[0].value
         else:
             break
     return value
 
 
+@memoized_with_code
 def put_into_containers(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names that a function gives as parts to containers of modules: ``nn.Sequential(backbone, head)``."""
-    found = world.function(ref)
-    calls = (each for each in nodes_of(found[0].body) if isinstance(each, ir.Call)) if found is not None else ()
+    calls = (each for each in nodes_of(world.body(ref)) if isinstance(each, ir.Call))
     containers = (each for each in calls if dotted(each.func).rpartition(".")[2] in CONTAINERS)
     held = (item for each in containers for arg in each.args for item in items_of(arg.value))
     return frozenset(item.id for item in held if isinstance(item, ir.Name))

@@ -158,7 +158,16 @@ from torchmemlint.semantics.state.values import (
     with_flags_set,
     without,
 )
-from torchmemlint.semantics.state.world import MODULE, PLAIN_ROOTS, World, does_nothing, is_batch_hook
+from torchmemlint.semantics.state.world import (
+    MODULE,
+    PLAIN_ROOTS,
+    World,
+    does_nothing,
+    is_batch_hook,
+    memoized,
+    memoized_or,
+    memoized_with_code,
+)
 
 __all__ = [
     "ANY_PART",
@@ -298,6 +307,9 @@ __all__ = [
     "join_states",
     "literal",
     "mark_attached",
+    "memoized",
+    "memoized_or",
+    "memoized_with_code",
     "min_flags",
     "names_device",
     "new_machine",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from torchmemlint.errors import Cancelled, SourceError
-from torchmemlint.index.facts import FunctionFacts, Header
+from torchmemlint.index.facts import AttrFact, FunctionFacts, Header
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.index.references import UNKNOWN_BASE
@@ -57,8 +58,9 @@ PLAIN_FIELDS = TORCH.words["plain-fields"]
 TENSORS_AGAIN = TORCH.words["tensors-again"]
 """Words of a function that makes tensors, also of arrays."""
 
-Key = TypeVar("Key", bound=Hashable)
+Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
+Question = Callable[Concatenate["World", Asked], Answer]
 Known = TypeVar("Known")
 
 CALLED = re.compile(r"\.(\w+)\(\)")
@@ -103,18 +105,18 @@ class World:
         if self.cancel is not None and self.cancel.is_set():
             raise Cancelled
 
-    def memoize(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
-        """``find(self, key)``, worked out once: for what other modules look up in this one. Where the answer is the same after an
-        edit, whatever rests on it stays, whatever ``find`` looked at."""
-        answer: Answer = self.query_log.memoize(self._memo[find], key, lambda: find(self, key), find)
+    def memoize(self, find: Callable[..., Answer], *key: Hashable) -> Answer:
+        """``find(self, *key)``, worked out once (see ``memoized``). Where the answer is the same after an edit, whatever rests on it
+        stays, whatever ``find`` looked at."""
+        answer: Answer = self.query_log.memoize(self._memo[find], key, lambda: find(self, *key), find)
         return answer
 
-    def memoize_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
+    def memoize_with_code(self, find: Callable[..., Answer], *key: Hashable) -> Answer:
         """As ``memoize``, for what holds the IR of a function: it is let go with lowered functions."""
-        answer: Answer = self.query_log.memoize(self._of_functions[find], key, lambda: find(self, key))
+        answer: Answer = self.query_log.memoize(self._of_functions[find], key, lambda: find(self, *key))
         return answer
 
-    def is_finding(self, find: Callable[[World, Key], Answer], key: Key) -> bool:
+    def is_finding(self, find: Callable[..., Answer], *key: Hashable) -> bool:
         """Whether ``find`` is being worked out for ``key`` now (see ``QueryLog.is_open``)."""
         return self.query_log.is_open(self._memo[find], key)
 
@@ -164,10 +166,6 @@ class World:
     def length(self, ref: FunctionRef) -> int:
         """The rows of a function's body. This reads the text, as everything must that uses positions (``index.facts.POSITIONS``)."""
         return len(self.lines_of(ref)) - 1
-
-    def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
-        """The function of that name in a file and all that are inside it, or inside the class of that name; in order."""
-        return self.project.within(path, qualname)
 
     def forget(self) -> None:
         """Let go of lowered functions when there are many, but for those that were lowered again after they had been let go of:
@@ -236,7 +234,7 @@ class World:
         return found
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
-        """The IR of a function that is not nested in another, and its lowered region."""
+        """As ``ir_of``, and the lowered region with what is known of its places."""
         return self.query_log.memoize(self._functions, ref, lambda: self._function(ref))
 
     def _function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
@@ -244,13 +242,15 @@ class World:
         found = lowered.functions.get(ref.qualname) if lowered is not None else None
         return None if found is None else (found, lowered)
 
-    def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
-        """Every method of that name in the project, sorted."""
-        return self.project.methods_named(name)
+    def ir_of(self, ref: FunctionRef) -> ir.Function | None:
+        """The IR of a function that is not nested in another; None where it cannot be read."""
+        found = self.function(ref)
+        return None if found is None else found[0]
 
-    def is_attribute_only(self, name: str) -> bool:
-        """As ``Project.is_attribute_only``."""
-        return self.project.is_attribute_only(name)
+    def body(self, ref: FunctionRef) -> list[ir.Stmt]:
+        """The statements of such a function; none where it cannot be read."""
+        found = self.function(ref)
+        return [] if found is None else found[0].body
 
     def training_of(self, ref: FunctionRef, text: str) -> bool | None:
         """False for a module attribute (``self.x``) on which its class calls ``eval()``, be it where it is assigned, and never
@@ -291,10 +291,6 @@ class World:
         mixed_in = [cls for cls in below if self.project.method(cls, name) == ref]
         bases = [base for cls in (owner, *mixed_in) for base in self.project.mro(cls) if isinstance(base, str)]
         return next((known for base in bases if (known := table.get((base, name))) is not None), None)
-
-    def imports_package(self, path: str, package: str) -> bool:
-        """Whether a file imports a top package of this name, or anything from it."""
-        return any(target.partition(".")[0] == package for _, target in self.project.imports(path))
 
     def ends_as_data(self, ref: FunctionRef, depth: int = 0) -> bool:
         """Whether a method turns what it works on into arrays or lists, and nothing back into tensors; itself, or by a method of
@@ -350,12 +346,25 @@ class World:
         """Whether a class of the project is an ``nn.Module``; None when a base is not visible."""
         return self.query_log.memoize(self._is_module, cls, lambda: self._find_module(cls))
 
+    def class_of_method(self, ref: FunctionRef) -> ClassRef | None:
+        """The class of which a function is a method; None for any other function."""
+        owner = self.header(ref).owner
+        return ClassRef(ref.path, owner) if owner else None
+
+    def is_of_module(self, ref: FunctionRef) -> bool | None:
+        """Whether a function is a method of an ``nn.Module``; None when a base of its class is not visible."""
+        cls = self.class_of_method(ref)
+        return cls is not None and self.is_module_class(cls)
+
+    def assigned(self, ref: FunctionRef, text: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
+        """What the class of a method and those above it assign to an attribute of the object, by its text (``self.net``); nothing for
+        any other text."""
+        cls, name = self.class_of_method(ref), text.removeprefix("self.")
+        return self.project.attr(cls, name) if cls is not None and name != text and name.isidentifier() else ()
+
     def is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is the forward of a module, or of what may be one; objects of other classes may as well be called."""
-        owner = self.header(ref).owner
-        if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
-            return False
-        return self.is_module_class(ClassRef(ref.path, owner)) is not False
+        return ref.qualname.rpartition(".")[2] in TORCH.words["forward"] and self.is_of_module(ref) is not False
 
     def is_plain_record(self, cls: ClassRef) -> bool:
         """Whether objects of a class of the project hold numbers and words alone, as the annotations of all its fields say."""
@@ -384,3 +393,37 @@ def is_batch_hook(world: World, ref: FunctionRef) -> bool:
 def does_nothing(world: World, ref: FunctionRef) -> bool:
     """Whether a method reads nothing: classes below have the real one."""
     return not world.facts(ref).names - {"NotImplementedError", "self"}
+
+
+def memoized(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+    """For a question of more than one place in the code: its answer is worked out once for the same arguments, which are given by
+    their places (``World.memoize``)."""
+
+    @wraps(question)
+    def ask(world: World, *key: Hashable) -> Answer:
+        return world.memoize(question, *key)
+
+    return cast(Question[Asked, Answer], ask)
+
+
+def memoized_or(within_itself: Any) -> Callable[[Question[Asked, Answer]], Question[Asked, Answer]]:
+    """As ``memoized``, for a question that may lead back to itself, and then gets this answer."""
+
+    def memoized(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+        @wraps(question)
+        def ask(world: World, *key: Hashable) -> Answer:
+            return within_itself if world.is_finding(question, *key) else world.memoize(question, *key)
+
+        return cast(Question[Asked, Answer], ask)
+
+    return memoized
+
+
+def memoized_with_code(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+    """As ``memoized``, for an answer that holds the IR of a function (``World.memoize_with_code``)."""
+
+    @wraps(question)
+    def ask(world: World, *key: Hashable) -> Answer:
+        return world.memoize_with_code(question, *key)
+
+    return cast(Question[Asked, Answer], ask)
