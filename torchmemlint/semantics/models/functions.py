@@ -128,7 +128,7 @@ def call_bodiless(m: Machine, closure: Closure, call: Call, state: State, receiv
     """A call of a function that does nothing by itself; or of a module's own, by the module's statements: these are cut without the bodies
     of its functions."""
     if closure.parent >= 0 and m.frame_closure[closure.parent].ref.qualname == MODULE:
-        steps = bool(m.loaded) and m.world.memoize(runs_steps, closure.ref)
+        steps = bool(m.loaded) and runs_steps(m.world, closure.ref)
         if steps:
             hold_loaded(m, state, call.node)
         if m.plumbing(closure.ref) is not None:
