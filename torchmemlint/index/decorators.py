@@ -15,7 +15,7 @@ INERT = TORCH.words["inert-decorators"]
 
 def is_property(facts: Head | Header) -> bool:
     """Whether to read the attribute is to call the function."""
-    return any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators)
+    return any(use.callee.rpartition(".")[2] in TORCH.words["properties"] for use in facts.decorators)
 
 
 def argument_calls(reader: FactReader, decorator: FunctionRef) -> Iterator[tuple[FunctionRef, CallFact]]:

@@ -20,7 +20,7 @@ from torchmemlint.semantics.identity.gradient_flags import (
     want_in_place,
     want_object,
 )
-from torchmemlint.semantics.identity.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, is_property, looks_like_module
+from torchmemlint.semantics.identity.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
 from torchmemlint.semantics.identity.library_networks import is_of_library
 from torchmemlint.semantics.identity.optimized import (
     DEEP_COPIES,
@@ -100,7 +100,6 @@ __all__ = [
     "is_module_given",
     "is_never_chosen",
     "is_of_library",
-    "is_property",
     "is_put_as_forward",
     "is_torch_function",
     "looks_like_module",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from torchmemlint.index.facts import Header
 from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -46,8 +45,3 @@ def class_kind(name: str) -> Kind:
         return made
     kind = TORCH.class_kind(name)
     return Kind.THING if kind is None else KINDS[kind]
-
-
-def is_property(header: Header) -> bool:
-    """Whether a method is read as an attribute, without a call."""
-    return any(use.callee.rpartition(".")[2] in TORCH.words["properties"] for use in header.decorators)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchmemlint.index.decorators import is_property
 from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -13,7 +14,6 @@ from torchmemlint.semantics.identity import (
     HOLDERS,
     callable_given,
     class_kind,
-    is_property,
     made_bounded,
     made_constant,
     makes_bare,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchmemlint.index.decorators import is_property
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.lower.written import dotted, text_of
-from torchmemlint.semantics.identity import INPUT_GRAD, callable_with, class_kind, is_property, looks_like_module, want_object
+from torchmemlint.semantics.identity import INPUT_GRAD, callable_with, class_kind, looks_like_module, want_object
 from torchmemlint.semantics.interpret import (
     arithmetic,
     cut_all,
