@@ -66,7 +66,7 @@ def set_by_methods(world: World, cls: ClassRef) -> dict[str, set[str]]:
     held: dict[str, set[str]] = {}
     for fact in (fact for base in dict.fromkeys(bases) if isinstance(base, ClassRef) for fact in project.attrs(base)):
         if fact.kind is not AttrKind.CONST and fact.method and not fact.method.endswith(".__init__"):
-            held.setdefault(fact.name, set()).add(fact.method)
+            held.setdefault(fact.name, set()).add(fact.method.rpartition(".")[2])
     return held
 
 
@@ -74,8 +74,8 @@ def is_kept(world: World, cls: ClassRef, name: str) -> bool:
     """Whether an attribute is one that methods set, or a method or property reads one that another method sets."""
     held, project = set_by_methods(world, cls), world.project
     methods = {method for each in (cls, *project.subclasses(cls)) if (method := project.method(each, name)) is not None}
-    read = ((method.qualname, each) for method in methods for each in world.facts(method).names & held.keys())
-    return name in held or any(held[each] != {method} for method, each in read)
+    read = {each for method in methods for each in world.facts(method).names & held.keys()}
+    return name in held or any(held[each] != {name} for each in read)
 
 
 def may_be_left(world: World, name: str) -> bool:
